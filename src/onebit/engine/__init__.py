@@ -1,0 +1,1 @@
+"""How a posterior is found."""

@@ -1,0 +1,197 @@
+"""The coordinate loop: rows, variances, columns, variances, until the objective settles.
+
+With ``T = lambda / n`` (``temperature``) and the answers' weights ``u``, the objective is the paper's
+``sum u E[loss] / n + KL(rho, pi) / lambda``, with the expected loss replaced by the bound of
+``onebit.losses``. Each step minimises it exactly over one block of coordinates of a majoriser that
+touches it, so it never rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.engine import kernels
+from onebit.engine.start import START_VARIANCE, Start
+from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums
+from onebit.losses import MajorisedLoss
+from onebit.observations import Observations, View
+from onebit.posterior import Gaussians, Posterior, packed_diagonal, packed_size
+from onebit.threads import Threads
+
+Array = NDArray[np.float64]
+
+# The variances are held for the first rounds: from a rough start they would prune live columns.
+HELD_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after each round."""
+
+    round: int
+    max_rounds: int
+    objective: float
+
+
+Callback = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long to iterate: at most ``max_iter`` rounds, until one gains less than ``tol`` (relative)."""
+
+    max_iter: int = 200
+    tol: float = 1e-5
+    held_rounds: int = HELD_ROUNDS
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A posterior and how it was reached; ``path`` holds the objective before every half round."""
+
+    posterior: Posterior
+    objective: float
+    path: Array
+    n_iter: int
+    converged: bool
+
+
+class Side:
+    """The working state of all rows, or of all columns."""
+
+    def __init__(self, gaussians: Gaussians, has_effect: bool, rank: int) -> None:
+        self.mean = gaussians.mean.copy()
+        self.covariance = gaussians.covariance.copy()
+        self.full = gaussians.full
+        self.has_effect = has_effect
+        self.rank = rank
+        sums = gaussians.sums(rank)
+        size = len(self.mean)
+        self.log_determinant = np.full(size, sums.log_determinant / max(size, 1))
+        self.loss = np.zeros(size)
+        self.table = gather_table(gaussians, has_effect)
+
+    def sums(self) -> SideSums:
+        """Return the sums that the hierarchy needs."""
+        n_free = self.mean.shape[1]
+        variance = self.covariance[:, packed_diagonal(n_free)] if self.full else self.covariance
+        return SideSums(
+            len(self.mean),
+            np.einsum("ik,ik->k", self.mean, self.mean) + variance.sum(axis=0),
+            float(self.mean[:, self.rank].sum()) if self.has_effect else 0.0,
+            float(self.log_determinant.sum()),
+        )
+
+    def pass_over(
+        self,
+        view: View,
+        other: NDArray[np.float32],
+        prior: tuple[Array, Array],
+        temperature: float,
+        loss: MajorisedLoss,
+        pool: Threads,
+        solve: bool = True,
+    ) -> float:
+        """Update every row of this side (unless ``solve`` is off); return the loss before."""
+
+        def task(begin: int, end: int) -> None:
+            kernels.update(
+                begin, end, view.start, view.index, view.sign, view.weight, other, self.table,
+                self.mean, self.covariance, self.log_determinant, self.loss, *prior, temperature,
+                loss.code, self.has_effect, self.full, solve,
+            )  # fmt: skip
+
+        pool.ranges(task, view.start)
+        return float(self.loss.sum())
+
+    def gaussians(self) -> Gaussians:
+        """Return the present state, frozen."""
+        return Gaussians(self.mean.copy(), self.covariance.copy(), self.full)
+
+
+def gather_table(gaussians: Gaussians, has_effect: bool) -> NDArray[np.float32]:
+    """Return the table that the other side gathers from (see ``onebit.engine.kernels``)."""
+    slots = gaussians.mean.shape[1] - has_effect + 2
+    width = packed_size(slots) if gaussians.full else 2 * slots
+    table = np.empty((len(gaussians.mean), width), dtype=np.float32)
+    kernels.fill_table(gaussians.mean, gaussians.covariance, has_effect, gaussians.full, table)
+    return table
+
+
+def starting_gaussians(mean: Array, full: bool) -> Gaussians:
+    """Return Gaussians with these means and the starting variance."""
+    m, n_free = mean.shape
+    if not full:
+        return Gaussians(mean, np.full((m, n_free), START_VARIANCE), full)
+    covariance = np.zeros((m, packed_size(n_free)))
+    covariance[:, packed_diagonal(n_free)] = START_VARIANCE
+    return Gaussians(mean, covariance, full)
+
+
+def minimise(
+    observations: Observations,
+    hierarchy: Hierarchy,
+    loss: MajorisedLoss,
+    start: Start | Posterior,
+    *,
+    full: bool,
+    temperature: float,
+    schedule: Schedule,
+    pool: Threads,
+    callback: Callback | None = None,
+) -> Fit:
+    """Descend from ``start`` (a spectral start, or the posterior of a similar fit) to a posterior."""
+    hyper: HyperPosterior | None = None
+    if isinstance(start, Posterior):
+        begin, hyper = start.sides, start.hyper
+    else:
+        begin = (starting_gaussians(start.rows, full), starting_gaussians(start.columns, full))
+    sides = tuple(
+        Side(gaussians, hierarchy.has_effect(k), hierarchy.rank) for k, gaussians in enumerate(begin)
+    )
+    views = (observations.by_row, observations.by_column)
+    held = 0 if isinstance(start, Posterior) else schedule.held_rounds
+    lam = temperature * observations.total_weight
+
+    def sums() -> tuple[SideSums, SideSums]:
+        return sides[0].sums(), sides[1].sums()
+
+    if hyper is None:
+        hyper = hierarchy.update(sums(), None)
+    hyper = hierarchy.update(sums(), hyper)
+    path: list[float] = []
+    converged = False
+    n_iter = 0
+
+    def objective_of(k: int, solve: bool) -> float:
+        divergence = hierarchy.kl(sums(), hyper)
+        prior = hierarchy.precision_and_linear(k, hyper)
+        loss_sum = sides[k].pass_over(
+            views[k], sides[1 - k].table, prior, temperature, loss, pool, solve
+        )
+        value = (temperature * loss_sum + divergence) / lam
+        if not np.isfinite(value):
+            raise FloatingPointError(
+                f"the objective is {value} in round {n_iter}; lower the temperature ({temperature})"
+            )
+        return value
+
+    for n_iter in range(1, schedule.max_iter + 1):
+        for k in (0, 1):
+            path.append(objective_of(k, solve=True))
+            if n_iter > held:
+                hyper = hierarchy.update(sums(), hyper)
+        if callback is not None:
+            callback(Progress(n_iter, schedule.max_iter, path[-1]))
+        # One round is two half steps; compare the states before this round's and the last one's.
+        if n_iter > held + 1 and path[-3] - path[-1] <= schedule.tol * abs(path[-1]):
+            converged = True
+            break
+    final = objective_of(0, solve=False)
+    path.append(final)
+    posterior = Posterior(sides[0].gaussians(), sides[1].gaussians(), hyper, hierarchy)
+    return Fit(posterior, final, np.array(path), n_iter, converged)

@@ -1,0 +1,39 @@
+"""New rows or columns for a fitted model, without a refit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onebit.engine.coordinate import Side, gather_table, starting_gaussians
+from onebit.losses import MajorisedLoss
+from onebit.observations import View
+from onebit.posterior import Gaussians, Posterior
+from onebit.threads import Threads
+
+# Rounds until the majoriser's fixed point: each is one pass over the new answers only.
+MAX_ROUNDS = 100
+TOLERANCE = 1e-6
+
+
+def fold_in(
+    posterior: Posterior, side: int, view: View, loss: MajorisedLoss, temperature: float
+) -> Gaussians:
+    """Return the Gaussians of new rows (side 0) or columns (side 1) that gave the answers in ``view``.
+
+    Everything that was fitted stays as it is: the new rows descend the objective on their own, from
+    their prior.
+    """
+    hierarchy = posterior.hierarchy
+    other = posterior.sides[1 - side]
+    table = gather_table(other, hierarchy.has_effect(1 - side))
+    prior = hierarchy.precision_and_linear(side, posterior.hyper)
+    mean, _ = hierarchy.prior_moments(side, posterior.hyper)
+    begin = starting_gaussians(np.tile(mean, (view.size, 1)), other.full)
+    state = Side(begin, hierarchy.has_effect(side), hierarchy.rank)
+    pool = Threads(1, None)
+    for _ in range(MAX_ROUNDS):
+        before = state.mean.copy()
+        state.pass_over(view, table, prior, temperature, loss, pool)
+        if np.abs(state.mean - before).max(initial=0.0) <= TOLERANCE:
+            break
+    return state.gaussians()

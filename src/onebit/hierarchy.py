@@ -1,0 +1,150 @@
+"""The hierarchical prior: which Gaussians share which variance, and the divergence from it.
+
+The model of a score is ``M_ij = a_i + b_j + L_i . R_j`` with ``L_ik, R_jk ~ N(0, gamma_k)``,
+``a_i ~ N(mu, gamma_a)``, ``b_j ~ N(0, gamma_b)`` and ``mu ~ N(0, intercept_variance)``. The paper's model
+is the one without the effects ``a`` and ``b``. Everything that the hierarchy needs to know of the
+factors' posterior is a handful of sums over rows and over columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.priors import VariancePosterior, VariancePrior
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SideSums:
+    """Sums over the rows (or columns) of a factor posterior.
+
+    ``second_moment`` has one entry a coordinate (the factors, then the effect if there is one);
+    ``effect`` is the sum of the effects' means, ``log_determinant`` that of the covariances'.
+    """
+
+    size: int
+    second_moment: Array
+    effect: float
+    log_determinant: float
+
+
+@dataclass(frozen=True)
+class HyperPosterior:
+    """The posterior of everything above the factors: variances and intercept."""
+
+    factors: VariancePosterior
+    row_effect: VariancePosterior | None
+    column_effect: VariancePosterior | None
+    intercept_mean: float
+    intercept_variance: float
+
+    def effect(self, side: int) -> VariancePosterior | None:
+        """Return the variance of the row effects (side 0) or of the column effects (side 1)."""
+        return self.column_effect if side else self.row_effect
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """The prior of one model: its shape, its variance priors and its intercept."""
+
+    shape: tuple[int, int]
+    rank: int
+    row_effects: bool
+    column_effects: bool
+    factor_prior: VariancePrior
+    effect_prior: VariancePrior
+    intercept_variance: float = 10.0
+
+    def has_effect(self, side: int) -> bool:
+        """Say whether side 0 (rows) or side 1 (columns) has effects."""
+        return self.column_effects if side else self.row_effects
+
+    def n_free(self, side: int) -> int:
+        """Return the number of coordinates of one row (or column)."""
+        return self.rank + self.has_effect(side)
+
+    @property
+    def intercept_side(self) -> int | None:
+        """The side whose effects are centred at the intercept: rows first, None without effects."""
+        if self.row_effects:
+            return 0
+        return 1 if self.column_effects else None
+
+    def update(self, sums: tuple[SideSums, SideSums], hyper: HyperPosterior | None) -> HyperPosterior:
+        """Return the variances that are best for these factors, given the intercept of ``hyper``."""
+        mean, variance = self._intercept(sums, hyper)
+        energy = sums[0].second_moment[: self.rank] + sums[1].second_moment[: self.rank]
+        effects = [
+            self.effect_prior.posterior([side.size], [self._effect_energy(k, side, mean, variance)])
+            if self.has_effect(k)
+            else None
+            for k, side in enumerate(sums)
+        ]
+        factors = self.factor_prior.posterior(np.full(self.rank, sum(self.shape)), energy)
+        return HyperPosterior(factors, effects[0], effects[1], mean, variance)
+
+    def _intercept(
+        self, sums: tuple[SideSums, SideSums], hyper: HyperPosterior | None
+    ) -> tuple[float, float]:
+        side = self.intercept_side
+        if side is None:
+            return 0.0, 0.0
+        if hyper is None:
+            return sums[side].effect / sums[side].size, 1.0 / sums[side].size
+        effect = hyper.effect(side)
+        assert effect is not None
+        inverse = float(effect.inverse[0])
+        precision = 1.0 / self.intercept_variance + sums[side].size * inverse
+        return inverse * sums[side].effect / precision, 1.0 / precision
+
+    def _effect_energy(self, side: int, sums: SideSums, mean: float, variance: float) -> float:
+        energy = float(sums.second_moment[self.rank])
+        if side == self.intercept_side:
+            energy += sums.size * (mean * mean + variance) - 2.0 * mean * sums.effect
+        return energy
+
+    def precision_and_linear(self, side: int, hyper: HyperPosterior) -> tuple[Array, Array]:
+        """Return the prior's precision and linear term for the coordinates of one row or column."""
+        precision = np.empty(self.n_free(side))
+        linear = np.zeros(self.n_free(side))
+        precision[: self.rank] = hyper.factors.inverse
+        effect = hyper.effect(side)
+        if effect is not None:
+            precision[self.rank] = effect.inverse[0]
+            if side == self.intercept_side:
+                linear[self.rank] = effect.inverse[0] * hyper.intercept_mean
+        return precision, linear
+
+    def prior_moments(self, side: int, hyper: HyperPosterior) -> tuple[Array, Array]:
+        """Return mean and variances of a row (or column) that has not been seen."""
+        mean, variance = np.zeros(self.n_free(side)), np.empty(self.n_free(side))
+        variance[: self.rank] = hyper.factors.mean
+        effect = hyper.effect(side)
+        if effect is not None:
+            variance[self.rank] = effect.mean[0]
+            if side == self.intercept_side:
+                mean[self.rank] = hyper.intercept_mean
+                variance[self.rank] += hyper.intercept_variance
+        return mean, variance
+
+    def kl(self, sums: tuple[SideSums, SideSums], hyper: HyperPosterior) -> float:
+        """Return ``KL(rho, pi)`` in full: factors, effects, their variances and the intercept."""
+        energy = sums[0].second_moment[: self.rank] + sums[1].second_moment[: self.rank]
+        total = float(hyper.factors.gaussian_kl(sum(self.shape), energy).sum())
+        for side, part in enumerate(sums):
+            total -= 0.5 * part.log_determinant
+            effect = hyper.effect(side)
+            if effect is not None:
+                effect_energy = self._effect_energy(
+                    side, part, hyper.intercept_mean, hyper.intercept_variance
+                )
+                total += float(effect.gaussian_kl(part.size, effect_energy)[0])
+        if self.intercept_side is not None:
+            ratio = hyper.intercept_variance / self.intercept_variance
+            square = hyper.intercept_mean**2 / self.intercept_variance
+            total += 0.5 * (ratio + square - 1.0 - float(np.log(ratio)))
+        return total

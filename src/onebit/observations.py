@@ -1,0 +1,315 @@
+"""What was seen: pairs of ids, one sign each, sorted once by row and once by column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numba
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from onebit.ids import IdIndex, pair_columns
+
+MAX_SIZE = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class View:
+    """The observations of every row (or of every column), stored one after the other.
+
+    The answers of row ``i`` are ``start[i]:start[i + 1]`` of ``index`` (which column) and ``sign``
+    (-1 or 1). ``weight`` is empty when all answers weigh the same.
+    """
+
+    start: NDArray[np.int64]
+    index: NDArray[np.int32]
+    sign: NDArray[np.int8]
+    weight: NDArray[np.float32]
+
+    @property
+    def size(self) -> int:
+        """The number of rows (or columns)."""
+        return len(self.start) - 1
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of answers of each row (or column)."""
+        return np.diff(self.start)
+
+    def owners(self) -> NDArray[np.int32]:
+        """Return, for each observation, the row (or column) that it belongs to."""
+        return np.repeat(np.arange(self.size, dtype=np.int32), self.counts)
+
+
+@numba.njit(cache=True)
+def _counting_sort(owner, size, start, order):
+    """Fill ``start`` and the stable sorting permutation ``order`` of ``owner``, in O(n)."""
+    for k in range(len(owner)):
+        start[owner[k] + 1] += 1
+    for i in range(size):
+        start[i + 1] += start[i]
+    cursor = start[:-1].copy()
+    for k in range(len(owner)):
+        order[cursor[owner[k]]] = k
+        cursor[owner[k]] += 1
+
+
+def _sorted_view(owner, other, sign, weight, size) -> View:
+    start = np.zeros(size + 1, dtype=np.int64)
+    order = np.empty(len(owner), dtype=np.int64)
+    _counting_sort(owner, size, start, order)
+    arrays = (start, other[order], sign[order], weight[order] if len(weight) else weight)
+    for array in arrays:
+        array.setflags(write=False)
+    return View(*arrays)
+
+
+@dataclass(frozen=True)
+class Observations:
+    """A yes/no matrix with blanks: ids of its rows and columns and the two sorted views.
+
+    One entry may be answered several times, also with contradicting answers: the paper's
+    observations are drawn with repetition, and each answer counts.
+
+    Examples
+    --------
+    >>> from onebit import Observations
+    >>> seen = Observations.from_pairs([("ann", "x"), ("bob", "x"), ("ann", "y")], [1, 0, 1])
+    >>> seen
+    Observations(2 rows, 2 columns, 3 answers, 66.7 % yes)
+    >>> Observations.from_matrix([[1, float("nan")], [-1, 1]]).n
+    3
+    """
+
+    rows: IdIndex
+    columns: IdIndex
+    by_row: View
+    by_column: View
+    classes: NDArray[Any]
+
+    @classmethod
+    def from_pairs(
+        cls, pairs: Any, answers: Any, sample_weight: ArrayLike | None = None
+    ) -> Observations:
+        """Build from a two-column table of ids and one answer each.
+
+        Parameters
+        ----------
+        pairs : array, data frame or sequence of pairs
+            Row ids in the first column, column ids in the second.
+        answers : array_like of shape (n,)
+            Signs as {-1, 1}, {0, 1} or booleans.
+        sample_weight : array_like of shape (n,), optional
+            Non-negative weights, not all zero.
+        """
+        row_values, column_values = pair_columns(pairs)
+        sign, classes = signs(answers)
+        if len(row_values) != len(sign):
+            raise ValueError(
+                f"{len(row_values)} pairs but {len(sign)} answers; each pair needs one answer"
+            )
+        if len(sign) == 0:
+            raise ValueError("no observations: at least one answer is needed")
+        rows, row_codes = IdIndex.from_values(row_values, "row")
+        columns, column_codes = IdIndex.from_values(column_values, "column")
+        weight = _weights(sample_weight, len(sign))
+        return cls.from_codes(rows, columns, row_codes, column_codes, sign, weight, classes)
+
+    @classmethod
+    def from_codes(
+        cls,
+        rows: IdIndex,
+        columns: IdIndex,
+        row_codes: NDArray[np.int32],
+        column_codes: NDArray[np.int32],
+        sign: NDArray[np.int8],
+        weight: NDArray[np.float32] | None = None,
+        classes: NDArray[Any] | None = None,
+    ) -> Observations:
+        """Build from codes into two indexes; nothing is checked."""
+        if max(len(rows), len(columns)) > MAX_SIZE:
+            raise ValueError(f"more than {MAX_SIZE} rows or columns are not supported")
+        if weight is None:
+            weight = np.empty(0, dtype=np.float32)
+        row_codes = np.ascontiguousarray(row_codes, dtype=np.int32)
+        column_codes = np.ascontiguousarray(column_codes, dtype=np.int32)
+        return cls(
+            rows,
+            columns,
+            _sorted_view(row_codes, column_codes, sign, weight, len(rows)),
+            _sorted_view(column_codes, row_codes, sign, weight, len(columns)),
+            np.array([-1, 1]) if classes is None else classes,
+        )
+
+    @classmethod
+    def from_matrix(cls, matrix: Any) -> Observations:
+        """Build from a whole matrix: NaN marks a blank; of a sparse matrix, what is stored is seen.
+
+        A stored zero of a sparse matrix is an answer ("no"), not a blank. A data frame keeps its
+        labels as ids.
+        """
+        row_ids: Any = None
+        column_ids: Any = None
+        if scipy.sparse.issparse(matrix):
+            stored = matrix.tocoo()
+            shape, row, column, answers = stored.shape, stored.row, stored.col, stored.data
+        else:
+            if isinstance(matrix, pd.DataFrame):
+                row_ids, column_ids = matrix.index, matrix.columns
+            dense = np.asarray(matrix)
+            if dense.ndim != 2:
+                raise ValueError(f"a matrix has two dimensions, got shape {dense.shape}")
+            if dense.dtype == object:
+                dense = _floats(dense)
+            shape = dense.shape
+            seen = ~np.isnan(dense) if dense.dtype.kind == "f" else np.ones(shape, dtype=bool)
+            row, column = np.nonzero(seen)
+            answers = dense[row, column]
+        if len(answers) == 0:
+            raise ValueError(f"no observations: the matrix of shape {shape} holds only blanks")
+        sign, classes = signs(
+            answers, where=lambda k: f"row {int(row[k])}, column {int(column[k])}"
+        )
+        return cls.from_codes(
+            _labels(row_ids, shape[0], "row"),
+            _labels(column_ids, shape[1], "column"),
+            row.astype(np.int32),
+            column.astype(np.int32),
+            sign,
+            None,
+            classes,
+        )
+
+    @property
+    def n(self) -> int:
+        """The number of answers."""
+        return len(self.by_row.sign)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns."""
+        return self.by_row.size, self.by_column.size
+
+    @cached_property
+    def total_weight(self) -> float:
+        """The sum of the weights: the number of answers where none are given."""
+        weight = self.by_row.weight
+        return float(weight.sum(dtype=np.float64)) if len(weight) else float(self.n)
+
+    def take(self, positions: NDArray[np.int64] | NDArray[np.bool_]) -> Observations:
+        """Return some of the observations (positions in row order), over the same rows and columns."""
+        weight = self.by_row.weight
+        return Observations.from_codes(
+            self.rows,
+            self.columns,
+            self.by_row.owners()[positions],
+            self.by_row.index[positions],
+            self.by_row.sign[positions],
+            weight[positions] if len(weight) else None,
+            self.classes,
+        )
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        share = 100.0 * float(np.mean(self.by_row.sign > 0))
+        return f"Observations({rows} rows, {columns} columns, {self.n} answers, {share:.1f} % yes)"
+
+
+def signs(answers: Any, where=None) -> tuple[NDArray[np.int8], NDArray[Any]]:
+    """Turn answers into signs; also return the two classes, "no" first, as they were written.
+
+    Answers that are all equal leave the second class open: ``-1`` stands against ``1``, and ``0``
+    and ``1`` against each other.
+
+    Examples
+    --------
+    >>> from onebit.observations import signs
+    >>> sign, classes = signs([0, 1, 1])
+    >>> sign.tolist(), classes.tolist()
+    ([-1, 1, 1], [0, 1])
+    """
+    where = where or (lambda k: f"position {k}")
+    values = np.asarray(answers)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise ValueError(f"answers must be one-dimensional, got shape {values.shape}")
+    if values.dtype == object:
+        values = _floats(values)
+    if values.dtype.kind == "b":
+        return np.where(values, 1, -1).astype(np.int8), np.array([False, True])
+    if values.dtype.kind not in "iuf":
+        example = values[0] if len(values) else ""
+        raise ValueError(
+            f"answers must be numbers or booleans ({{-1, 1}}, {{0, 1}} or True and False), got "
+            f"{values.dtype} such as {example!r}"
+        )
+    bad = ~np.isin(values, (-1, 0, 1))
+    if bad.any():
+        position = int(np.argmax(bad))
+        raise ValueError(
+            f"answer {values[position]} at {where(position)} is none of {{-1, 1}}, {{0, 1}}; "
+            "turn ratings into answers first, for example ratings > 3.5"
+        )
+    has_zero, has_minus = bool((values == 0).any()), bool((values == -1).any())
+    if has_zero and has_minus:
+        position = int(np.argmax(values == 0))
+        raise ValueError(
+            f"answers hold three values, -1, 0 and 1 (a 0 at {where(position)}); write blanks by "
+            "leaving the pair out, and answers as {-1, 1} or {0, 1}"
+        )
+    classes = np.array([-1 if has_minus else 0, 1], dtype=values.dtype)
+    return np.where(values == 1, 1, -1).astype(np.int8), classes
+
+
+def _floats(values: NDArray[Any]) -> NDArray[np.float64]:
+    try:
+        return values.astype(float)
+    except (TypeError, ValueError):
+        flat = values.ravel()
+        position = next(k for k, value in enumerate(flat) if not _is_number(value))
+        raise ValueError(
+            f"answer {flat[position]!r} at position {position} is not a number; answers are "
+            "{-1, 1}, {0, 1} or booleans"
+        ) from None
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float32] | None:
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=float)
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight has shape {weight.shape}, expected ({n},)")
+    bad = ~(np.isfinite(weight) & (weight >= 0))
+    if bad.any():
+        position = int(np.argmax(bad))
+        raise ValueError(
+            f"sample_weight is {weight[position]} at position {position}; weights are finite and "
+            "not negative"
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is zero everywhere; at least one answer must count")
+    return weight.astype(np.float32)
+
+
+def _labels(ids: Any, size: int, side: str) -> IdIndex:
+    if ids is None:
+        return IdIndex(pd.RangeIndex(size), side)
+    if not ids.is_unique:
+        label = ids[ids.duplicated()][0]
+        raise ValueError(f"the {side} label {label!r} stands twice; labels of a matrix are distinct")
+    return IdIndex(ids, side)

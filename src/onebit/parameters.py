@@ -1,0 +1,95 @@
+"""Checks of constructor parameters: one clear error that names the parameter and its value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Check(Protocol):
+    """A rule that a parameter's value must meet."""
+
+    def explain(self) -> str:
+        """Say what is allowed, to follow "must be"."""
+        ...
+
+    def allows(self, value: Any) -> bool:
+        """Say whether ``value`` is allowed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An integer of at least ``least``."""
+
+    least: int
+
+    def explain(self) -> str:
+        """Say what is allowed."""
+        return f"an integer of at least {self.least}"
+
+    def allows(self, value: Any) -> bool:
+        """Say whether ``value`` is allowed."""
+        return isinstance(value, Integral) and not isinstance(value, bool) and value >= self.least
+
+
+@dataclass(frozen=True)
+class Positive:
+    """A finite number above zero."""
+
+    def explain(self) -> str:
+        """Say what is allowed."""
+        return "a positive finite number"
+
+    def allows(self, value: Any) -> bool:
+        """Say whether ``value`` is allowed."""
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        return bool(number and np.isfinite(value) and value > 0)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of a few values."""
+
+    values: tuple[Any, ...]
+
+    def explain(self) -> str:
+        """Say what is allowed."""
+        return "one of " + ", ".join(map(repr, self.values))
+
+    def allows(self, value: Any) -> bool:
+        """Say whether ``value`` is allowed."""
+        return any(value is allowed or (type(value) is type(allowed) and value == allowed)
+                   for allowed in self.values)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An object of some type, or what ``other`` allows."""
+
+    kinds: tuple[type, ...]
+    other: Check
+
+    def explain(self) -> str:
+        """Say what is allowed."""
+        return f"{self.other.explain()} or an instance of " + ", ".join(
+            kind.__name__ for kind in self.kinds
+        )
+
+    def allows(self, value: Any) -> bool:
+        """Say whether ``value`` is allowed."""
+        return isinstance(value, self.kinds) or self.other.allows(value)
+
+
+def check_parameters(estimator: Any, checks: Mapping[str, Check]) -> None:
+    """Raise ValueError for the first parameter of ``estimator`` that breaks its rule."""
+    for name, check in checks.items():
+        value = getattr(estimator, name)
+        if not check.allows(value):
+            raise ValueError(
+                f"{type(estimator).__name__}: {name} must be {check.explain()}, got {value!r}"
+            )

@@ -1,0 +1,213 @@
+"""The result of a fit: an immutable Gaussian posterior over scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from onebit.engine import kernels
+from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums
+from onebit.threads import threads
+
+Array = NDArray[np.float64]
+
+
+def packed_size(n: int) -> int:
+    """Return the length of a packed lower triangle of an n x n matrix."""
+    return n * (n + 1) // 2
+
+
+def packed_diagonal(n: int) -> NDArray[np.int64]:
+    """Return where the diagonal of an n x n matrix stands in its packed lower triangle."""
+    k = np.arange(n)
+    return k * (k + 3) // 2
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """Independent Gaussians, one a row (or column): the means and covariances of its coordinates.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (m, coordinates)
+        The factors, then the effect if the side has one.
+    covariance : ndarray
+        Packed lower triangles of shape (m, coordinates (coordinates + 1) / 2) when ``full``, else the
+        variances, of the shape of ``mean``.
+    """
+
+    mean: Array
+    covariance: Array
+    full: bool
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "covariance"):
+            array = np.ascontiguousarray(getattr(self, name), dtype=np.float64)
+            if not np.isfinite(array).all():
+                raise ValueError(f"the posterior's {name} holds a value that is not finite")
+            if array is getattr(self, name):
+                array = array.view()
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @property
+    def variance(self) -> Array:
+        """The variances of the coordinates."""
+        return self.covariance[:, packed_diagonal(self.mean.shape[1])] if self.full else self.covariance
+
+    def dense_covariance(self) -> Array:
+        """Return the covariances as an array of shape (m, coordinates, coordinates)."""
+        m, n = self.mean.shape
+        dense = np.zeros((m, n, n))
+        if self.full:
+            lower = np.tril_indices(n)
+            dense[:, lower[0], lower[1]] = self.covariance
+            dense[:, lower[1], lower[0]] = self.covariance
+        else:
+            dense[:, np.arange(n), np.arange(n)] = self.covariance
+        return dense
+
+    def sums(self, rank: int) -> SideSums:
+        """Return the sums over rows that the hierarchical prior needs."""
+        m, n = self.mean.shape
+        if self.full and n:
+            log_determinant = float(np.linalg.slogdet(self.dense_covariance())[1].sum())
+        else:
+            log_determinant = float(np.log(self.covariance).sum())
+        return SideSums(
+            m,
+            (self.mean**2 + self.variance).sum(axis=0),
+            float(self.mean[:, rank].sum()) if n > rank else 0.0,
+            log_determinant,
+        )
+
+    def sample(self, rng: np.random.Generator) -> Array:
+        """Draw one value of every coordinate."""
+        noise = rng.standard_normal(self.mean.shape)
+        if not self.full:
+            return self.mean + np.sqrt(self.covariance) * noise
+        if not self.mean.shape[1]:
+            return self.mean.copy()
+        factor = np.linalg.cholesky(self.dense_covariance())
+        return self.mean + np.einsum("mab,mb->ma", factor, noise)
+
+    def extended(self, mean: Array, covariance: Array) -> Gaussians:
+        """Return these Gaussians with new ones appended."""
+        return Gaussians(
+            np.vstack([self.mean, mean]), np.vstack([self.covariance, covariance]), self.full
+        )
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One predictor: a matrix of scores in factored form."""
+
+    rows: Array
+    columns: Array
+    rank: int
+
+    def scores(self, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> Array:
+        """Return the scores of the pairs of codes ``(rows, columns)``."""
+        left, right, k = self.rows[rows], self.columns[columns], self.rank
+        score = np.einsum("nk,nk->n", left[:, :k], right[:, :k])
+        return score + left[:, k:].sum(axis=1) + right[:, k:].sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The distribution that a fit returns, over factors, effects, their variances and the intercept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onebit import LogisticCompleter, simulate
+    >>> world = simulate.world("B1", rank=2, shape=(40, 30), density=0.5, seed=0)
+    >>> posterior = LogisticCompleter(rank=4).fit(world.pairs, world.answers).posterior_
+    >>> mean, variance = posterior.score_moments([0, 1], [2, -1])  # -1: a column never seen
+    >>> bool((variance > 0).all())
+    True
+    >>> draw = posterior.sample(np.random.default_rng(0))
+    >>> draw.scores(np.array([0]), np.array([2])).shape
+    (1,)
+    """
+
+    rows: Gaussians
+    columns: Gaussians
+    hyper: HyperPosterior
+    hierarchy: Hierarchy
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns, folded-in ones included."""
+        return len(self.rows.mean), len(self.columns.mean)
+
+    @property
+    def sides(self) -> tuple[Gaussians, Gaussians]:
+        """The rows and the columns."""
+        return self.rows, self.columns
+
+    @cached_property
+    def kl(self) -> float:
+        """``KL(rho, pi)``, hyper-priors included."""
+        rank = self.hierarchy.rank
+        return self.hierarchy.kl((self.rows.sums(rank), self.columns.sums(rank)), self.hyper)
+
+    @cached_property
+    def singular_values(self) -> Array:
+        """The singular values of the mean of ``L R'``, scaled to root-mean-square scores."""
+        rank = self.hierarchy.rank
+        left = np.linalg.qr(self.rows.mean[:, :rank], mode="r")
+        right = np.linalg.qr(self.columns.mean[:, :rank], mode="r")
+        if rank == 0:
+            return np.zeros(0)
+        values = np.linalg.svd(left @ right.T, compute_uv=False)
+        return values / np.sqrt(np.prod([float(size) for size in self.shape]))
+
+    @property
+    def effective_rank(self) -> int:
+        """The number of columns that the data kept: singular values above 5 % of the largest.
+
+        A column that the data does not need shrinks geometrically to zero, so the count does not
+        hang on the threshold; it is zero when no column adds 0.01 to a typical score.
+        """
+        values = self.singular_values
+        if len(values) == 0 or values[0] < 0.01:
+            return 0
+        return int((values > 0.05 * values[0]).sum())
+
+    def score_moments(
+        self, rows: ArrayLike, columns: ArrayLike, n_jobs: int | None = None
+    ) -> tuple[Array, Array]:
+        """Return the exact mean and variance of the scores of pairs of codes.
+
+        Code -1 stands for a row or column that was never seen: its factors and its effect follow
+        their prior, so that what is known of the other side still counts.
+        """
+        row_codes = np.ascontiguousarray(rows, dtype=np.int32)
+        column_codes = np.ascontiguousarray(columns, dtype=np.int32)
+        mean, variance = np.empty(len(row_codes)), np.empty(len(row_codes))
+        arguments = []
+        for side, gaussians in enumerate(self.sides):
+            prior_mean, prior_variance = self.hierarchy.prior_moments(side, self.hyper)
+            if gaussians.full:
+                packed = np.zeros(packed_size(len(prior_mean)))
+                packed[packed_diagonal(len(prior_mean))] = prior_variance
+                prior_variance = packed
+            arguments += [gaussians.mean, gaussians.covariance, prior_mean, prior_variance]
+
+        def task(begin: int, end: int) -> None:
+            kernels.score_moments(
+                begin, end, row_codes, column_codes, *arguments, self.hierarchy.rank,
+                self.rows.full, mean, variance,
+            )  # fmt: skip
+
+        with threads(n_jobs) as pool:
+            pool.even(task, len(row_codes))
+        return mean, variance
+
+    def sample(self, rng: np.random.Generator) -> Draw:
+        """Draw one predictor (factors and effects) from the posterior."""
+        return Draw(self.rows.sample(rng), self.columns.sample(rng), self.hierarchy.rank)

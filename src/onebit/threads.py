@@ -1,0 +1,69 @@
+"""Running a kernel over ranges of rows on several threads.
+
+The kernels release the interpreter lock, so plain threads suffice: no compiled threading layer that
+could clash with forks, with BLAS or with other libraries, and no effect on the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+
+# Below this much work a range is not worth handing to a thread: about two milliseconds.
+SMALLEST_TASK = 20_000
+
+
+def thread_count(n_jobs: int | None) -> int:
+    """Turn scikit-learn's ``n_jobs`` into a number of threads (-1: all cores that we may use)."""
+    if n_jobs is None:
+        return 1
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+        raise ValueError(f"n_jobs must be a non-zero integer or None, got {n_jobs!r}")
+    cores = joblib.cpu_count()
+    return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))
+
+
+class Threads:
+    """A pool that runs ``task(begin, end)`` over consecutive ranges."""
+
+    def __init__(self, count: int, pool: ThreadPoolExecutor | None) -> None:
+        self.count = count
+        self._pool = pool
+
+    def ranges(self, task: Callable[[int, int], object], work: NDArray[np.int64]) -> None:
+        """Run ``task`` over all rows; ``work[i]`` is the work of the rows before ``i``."""
+        rows, total = len(work) - 1, int(work[-1])
+        pieces = min(4 * self.count, total // SMALLEST_TASK + 1) if self._pool else 1
+        if pieces <= 1:
+            task(0, rows)
+            return
+        assert self._pool is not None
+        cuts = np.searchsorted(work, np.linspace(0, total, pieces + 1))
+        cuts[0], cuts[-1] = 0, rows
+        pending = [
+            self._pool.submit(task, int(begin), int(end))
+            for begin, end in zip(cuts[:-1], cuts[1:], strict=True)
+            if end > begin
+        ]
+        for future in pending:
+            future.result()
+
+    def even(self, task: Callable[[int, int], object], size: int, work_each: int = 1) -> None:
+        """Run ``task`` over ``size`` items of equal work."""
+        self.ranges(task, np.arange(size + 1, dtype=np.int64) * work_each)
+
+
+@contextmanager
+def threads(n_jobs: int | None) -> Iterator[Threads]:
+    """Open a pool of ``n_jobs`` threads for the length of a ``with`` block."""
+    count = thread_count(n_jobs)
+    if count == 1:
+        yield Threads(1, None)
+        return
+    with ThreadPoolExecutor(count, thread_name_prefix="onebit") as pool:
+        yield Threads(count, pool)
