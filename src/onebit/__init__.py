@@ -16,24 +16,33 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from onebit import simulate
+    from onebit.auto import AutoCompleter
     from onebit.completers import HingeCompleter, LogisticCompleter
+    from onebit.models import load
+    from onebit.nuclear import NuclearNormCompleter
     from onebit.observations import Observations
     from onebit.posterior import Posterior
 
 # Imported on first use: `import onebit` itself costs nothing.
 _HOMES = {
+    "AutoCompleter": "onebit.auto",
     "HingeCompleter": "onebit.completers",
     "LogisticCompleter": "onebit.completers",
+    "NuclearNormCompleter": "onebit.nuclear",
     "Observations": "onebit.observations",
     "Posterior": "onebit.posterior",
+    "load": "onebit.models",
     "simulate": "onebit.simulate",
 }
 
 __all__ = [
+    "AutoCompleter",
     "HingeCompleter",
     "LogisticCompleter",
+    "NuclearNormCompleter",
     "Observations",
     "Posterior",
+    "load",
     "simulate",
 ]
 

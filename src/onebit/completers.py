@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from onebit.calibration import (
+    Calibration,
     expected_sigmoid,
     fit_calibration,
     natural_calibration,
@@ -28,6 +29,7 @@ from onebit.observations import Observations, signs
 from onebit.parameters import Check, Instance, OneOf, Positive, Whole, check_parameters
 from onebit.posterior import Posterior
 from onebit.priors import Gamma, InverseGamma, VariancePrior
+from onebit.storage import Tensors
 from onebit.threads import Threads, threads
 
 Array = NDArray[np.float64]
@@ -42,20 +44,19 @@ SMALLEST_CALIBRATION = 30
 def variance_prior(prior: str | VariancePrior, scale: float, count: int) -> VariancePrior:
     """Return the prior on variances that ``count`` Gaussians share.
 
-    ``scale`` is the variance that a column falls back to when the data has nothing to say. The
-    inverse-Gamma prior weighs it as ``count / 2``-fold evidence (a constant scale parameter would
-    vanish beside ``count`` coordinates), so that ``E[gamma] = scale + energy / count``, nearly.
+    A prior with constant parameters vanishes beside the ``count`` coordinates that bear on each variance,
+    so its weight grows with them. The inverse-Gamma prior adds ``scale`` to every variance,
+    ``E[gamma] = scale + energy / count`` nearly: the variance that a column keeps without support. The
+    Gamma prior draws variances towards ``10 scale``, with a tenth of the coordinates' weight; it bounds
+    large variances where the other lifts small ones.
     """
     if prior == "inverse-gamma":
         return InverseGamma(1.0, 0.5 * scale * count)
     if prior == "gamma":
-        shape = 1.0 + GAMMA_STRENGTH * count
-        return Gamma(shape, shape / scale)
+        shape = 1.0 + 0.05 * count
+        return Gamma(shape, shape / (10.0 * scale))
     assert not isinstance(prior, str)
     return prior
-
-
-GAMMA_STRENGTH = 0.05
 
 
 class VariationalCompleter(PairClassifier):
@@ -214,6 +215,26 @@ class VariationalCompleter(PairClassifier):
         self.converged_ = fit.converged
         self.rank_ = fit.posterior.effective_rank
 
+    def _state(self) -> tuple[Tensors, dict[str, Any]]:
+        tensors, content = self.posterior_.state()
+        return tensors | {"objective_path": self.objective_path_}, {
+            "posterior": content,
+            "objective": self.objective_,
+            "n_iter": self.n_iter_,
+            "converged": self.converged_,
+        }
+
+    def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
+        self._store(
+            Fit(
+                Posterior.from_state(tensors, content["posterior"]),
+                content["objective"],
+                tensors["objective_path"],
+                content["n_iter"],
+                content["converged"],
+            )
+        )
+
     def _score_moments(
         self, rows: NDArray[np.int32], columns: NDArray[np.int32]
     ) -> tuple[Array, Array]:
@@ -258,7 +279,13 @@ class VariationalCompleter(PairClassifier):
         added = fold_in(self.posterior_, side, answers, self._loss, self.temperature)
         sides = list(self.posterior_.sides)
         sides[side] = sides[side].extended(added.mean, added.covariance)
-        self.posterior_ = replace(self.posterior_, rows=sides[0], columns=sides[1])
+        shape = (len(sides[0].mean), len(sides[1].mean))
+        self.posterior_ = replace(
+            self.posterior_,
+            rows=sides[0],
+            columns=sides[1],
+            hierarchy=replace(self.posterior_.hierarchy, shape=shape),
+        )
         if side == 0:
             self.rows_ = self.rows_.extended(index.labels)
         else:
@@ -474,3 +501,16 @@ class HingeCompleter(VariationalCompleter):
 
     def _probability(self, mean: Array, variance: Array) -> Array:
         return self.calibration_.probability(mean, variance)
+
+    def _state(self) -> tuple[Tensors, dict[str, Any]]:
+        tensors, content = super()._state()
+        content["calibration"] = asdict(self.calibration_)
+        if self.method == "paper":
+            content["avb"] = asdict(self.avb_)
+        return tensors, content
+
+    def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
+        super()._restore(tensors, content)
+        self.calibration_ = Calibration(**content["calibration"])
+        if "avb" in content:
+            self.avb_ = ApproximateBound(**content["avb"])

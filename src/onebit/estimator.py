@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import Any
 
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from onebit.ids import IdIndex, pair_columns
 from onebit.observations import Observations, signs
+from onebit.storage import Tensors
 
 logger = logging.getLogger("onebit")
 
@@ -42,6 +44,19 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
     def _probability(self, mean: Array, variance: Array) -> Array:
         """Return the probability of a "yes" for scores with these moments."""
         raise NotImplementedError
+
+    def _state(self) -> tuple[Tensors, dict[str, Any]]:
+        """Return what was fitted, as arrays and JSON; ids and answers are saved with it."""
+        raise NotImplementedError
+
+    def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
+        """Take up what ``_state`` returned."""
+        raise NotImplementedError
+
+    def _adopt(self, other: PairClassifier) -> None:
+        """Take over the ids and answers of another fitted classifier."""
+        self.rows_, self.columns_, self.classes_ = other.rows_, other.columns_, other.classes_
+        self.n_features_in_, self.n_observations_ = 2, other.n_observations_
 
     def _remember(self, observations: Observations) -> None:
         self.rows_ = observations.rows
@@ -119,6 +134,16 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
                 values = mean if output == "score" else self._probability(mean, variance)
             filled[begin : begin + len(codes)] = values.reshape(len(codes), columns)
         return pd.DataFrame(filled, index=self.rows_.labels, columns=self.columns_.labels)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file, from which ``onebit.load`` restores it.
+
+        Arrays and JSON, with a format version and a checksum; no pickle.
+        """
+        from onebit.models import save  # it knows every completer, and they all know this module
+
+        check_is_fitted(self)
+        save(self, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -294,16 +294,17 @@ def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float32] | N
         weight = np.full(n, float(weight))
     if weight.shape != (n,):
         raise ValueError(f"sample_weight has shape {weight.shape}, expected ({n},)")
-    bad = ~(np.isfinite(weight) & (weight >= 0))
+    bad = ~((weight >= 0) & (weight < 1e30))
     if bad.any():
         position = int(np.argmax(bad))
         raise ValueError(
-            f"sample_weight is {weight[position]} at position {position}; weights are finite and "
-            "not negative"
+            f"sample_weight is {weight[position]} at position {position}; weights are not negative "
+            "and below 1e30"
         )
-    if not weight.any():
+    single = weight.astype(np.float32)
+    if not single.any():
         raise ValueError("sample_weight is zero everywhere; at least one answer must count")
-    return weight.astype(np.float32)
+    return single
 
 
 def _labels(ids: Any, size: int, side: str) -> IdIndex:

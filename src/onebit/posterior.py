@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onebit.engine import kernels
 from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums
+from onebit.priors import VariancePosterior, prior_from_settings
+from onebit.storage import Tensors, read, write
 from onebit.threads import threads
 
 Array = NDArray[np.float64]
+
+_VARIANCES = ("factors", "row_effect", "column_effect")
+_VARIANCE_PARTS = tuple(field.name for field in fields(VariancePosterior))
 
 
 def packed_size(n: int) -> int:
@@ -207,6 +214,55 @@ class Posterior:
         with threads(n_jobs) as pool:
             pool.even(task, len(row_codes))
         return mean, variance
+
+    def state(self) -> tuple[Tensors, dict[str, Any]]:
+        """Return everything as arrays and JSON, for saving."""
+        tensors: Tensors = {}
+        for name, gaussians in (("rows", self.rows), ("columns", self.columns)):
+            tensors[f"{name}.mean"] = gaussians.mean
+            tensors[f"{name}.covariance"] = gaussians.covariance
+        for name in _VARIANCES:
+            variances = getattr(self.hyper, name)
+            if variances is not None:
+                for part, values in asdict(variances).items():
+                    tensors[f"{name}.{part}"] = values
+        return tensors, {
+            "full": self.rows.full,
+            "intercept": [self.hyper.intercept_mean, self.hyper.intercept_variance],
+            "hierarchy": asdict(self.hierarchy),
+        }
+
+    @classmethod
+    def from_state(cls, tensors: Tensors, content: dict[str, Any]) -> Posterior:
+        """Restore what ``state`` returned."""
+        settings = dict(content["hierarchy"])
+        for name in ("factor_prior", "effect_prior"):
+            settings[name] = prior_from_settings(settings[name])
+        settings["shape"] = tuple(settings["shape"])
+        variances = [
+            VariancePosterior(**{part: tensors[f"{name}.{part}"] for part in _VARIANCE_PARTS})
+            if f"{name}.mean" in tensors
+            else None
+            for name in _VARIANCES
+        ]
+        factors, row_effect, column_effect = variances
+        assert factors is not None
+        mean, variance = content["intercept"]
+        return cls(
+            Gaussians(tensors["rows.mean"], tensors["rows.covariance"], content["full"]),
+            Gaussians(tensors["columns.mean"], tensors["columns.covariance"], content["full"]),
+            HyperPosterior(factors, row_effect, column_effect, mean, variance),
+            Hierarchy(**settings),
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the posterior to one file: arrays and JSON, versioned, with a checksum."""
+        write(path, "posterior", *self.state())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Posterior:
+        """Read a posterior that ``save`` wrote."""
+        return cls.from_state(*read(path, "posterior"))
 
     def sample(self, rng: np.random.Generator) -> Draw:
         """Draw one predictor (factors and effects) from the posterior."""

@@ -13,7 +13,7 @@ the factors' posterior, only two numbers of column ``k`` matter: how many Gaussi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -154,3 +154,9 @@ class Gamma:
             + gammaln(self.shape)
         )
         return VariancePosterior(inverse, log, mean, kl)
+
+
+def prior_from_settings(settings: dict[str, Any]) -> VariancePrior:
+    """Restore a prior from ``dataclasses.asdict`` of it."""
+    kinds = {"inverse-gamma": InverseGamma, "gamma": Gamma}
+    return kinds[settings["name"]](**settings)

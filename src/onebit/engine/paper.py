@@ -30,8 +30,14 @@ from onebit.threads import Threads
 Array = NDArray[np.float64]
 
 _HALF_NORMAL = float(np.sqrt(2.0 / np.pi))  # E|z| for a standard normal z
-# Size of the first step, relative to the mean sub-gradient of a row's answers.
-FIRST_STEP = 0.5
+# Step t is FIRST_STEP / (1 + t / STEP_HALVING), relative to the mean sub-gradient of a row's answers:
+# large enough to leave the spectral start, and summable enough to settle. Of 0.3, 1, 2 and 3 with this
+# decay and with 1 / sqrt(t), it gave the lowest AVB over the paper's worlds.
+FIRST_STEP = 2.0
+STEP_HALVING = 20.0
+# The means zigzag about the kinks of the hinge: the scores still move by a few per cent a step when the
+# AVB has settled to a thousandth.
+SQUARED_TOLERANCE = 100.0
 
 
 @dataclass(frozen=True)
@@ -165,7 +171,7 @@ def minimise_avb(
 ) -> tuple[Fit, ApproximateBound]:
     """Run Algorithm 1 and return the iterate with the lowest AVB.
 
-    The loop ends when the scores' squared change, relative to their size, falls below ``schedule.tol``.
+    The loop ends when the squared change of the scores falls below ``100 schedule.tol`` of their square.
     """
     n = observations.total_weight
     lam = temperature * n
@@ -197,7 +203,7 @@ def minimise_avb(
     n_iter = 0
     for n_iter in range(1, schedule.max_iter + 1):
         before = (rows.mean, columns.mean)
-        step = FIRST_STEP / np.sqrt(n_iter)
+        step = FIRST_STEP / (1.0 + n_iter / STEP_HALVING)
         precision = hyper.factors.inverse
         rows.step_means(step * scales[0], temperature, precision)
         columns.walk(rows, pool)
@@ -217,7 +223,7 @@ def minimise_avb(
         if callback is not None:
             callback(Progress(n_iter, schedule.max_iter, present.total))
         change, size = _squared_change((rows.mean, columns.mean), before)
-        if n_iter > schedule.held_rounds and change <= schedule.tol * max(size, 1e-12):
+        if n_iter > schedule.held_rounds and change <= SQUARED_TOLERANCE * schedule.tol * max(size, 1e-12):
             converged = True
             break
     posterior = Posterior(

@@ -1,0 +1,327 @@
+"""AutoCompleter: chooses loss, temperature, prior scale and rank by itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from onebit.calibration import Calibration, fit_calibration, natural_calibration
+from onebit.completers import HingeCompleter, LogisticCompleter, VariationalCompleter
+from onebit.engine.coordinate import Callback, Progress
+from onebit.estimator import PairClassifier, log_to_stderr, logger, observations_of
+from onebit.models import plain_parameters, restored_parameters
+from onebit.observations import Observations
+from onebit.parameters import Check, Whole, check_parameters
+from onebit.posterior import Posterior
+from onebit.storage import Tensors
+from onebit.threads import Threads, threads
+
+Array = NDArray[np.float64]
+
+TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+PRIOR_SCALES = (0.003, 0.01, 0.03, 0.1)
+RANKS = (10, 20, 40)
+
+# A trial starts from the best posterior so far and stops early: it is there to be ranked.
+_COLD_ROUNDS, _WARM_ROUNDS = 50, 20
+_TRIAL_TOL = 1e-4
+# Held-out share, and the number of answers from which one split is enough.
+_SHARE = 0.15
+_ENOUGH = 30_000
+# The hinge loss is tuned further only where its log-loss comes this close to the logistic one.
+_CLOSE = 0.01
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One setting of what AutoCompleter chooses."""
+
+    loss: str = "logistic"
+    temperature: float = 1.0
+    prior_scale: float = 0.03
+    rank: int = RANKS[0]
+
+    def completer(self, **settings: Any) -> VariationalCompleter:
+        """Return an unfitted completer with these settings."""
+        common = {
+            "rank": self.rank,
+            "temperature": self.temperature,
+            "prior_scale": self.prior_scale,
+        } | settings
+        if self.loss == "hinge":
+            return HingeCompleter(calibrate=False, **common)
+        return LogisticCompleter(**common)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a choice scored on the held-out answers."""
+
+    choice: Choice
+    losses: Array
+    accuracy: float
+    rounds: int
+    posteriors: tuple[Posterior, ...]
+    calibration: Calibration
+
+    @property
+    def log_loss(self) -> float:
+        """The mean log-loss of the held-out answers."""
+        return float(self.losses.mean())
+
+    def beats(self, other: Trial) -> bool:
+        """Say whether this trial's log-loss is lower by more than the difference's standard error.
+
+        Without that margin a search over many settings follows the noise of its few held-out answers
+        away from good defaults.
+        """
+        difference = other.losses - self.losses
+        return bool(difference.mean() > difference.std() / np.sqrt(len(difference)))
+
+
+class AutoCompleter(PairClassifier):
+    """A completer without knobs.
+
+    Chooses the loss, the temperature, the prior's scale and the largest rank by the log-loss of answers
+    held out of the training data, walking from good defaults and starting each trial where the best one
+    ended, then refits on all answers. A search costs about as much as ten plain fits.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None
+        Seed of the splits and starts.
+    n_jobs : int or None, default -1
+        Threads; the result does not depend on them.
+    verbose : int
+        Above zero, every trial is logged.
+
+    Attributes
+    ----------
+    completer_ : LogisticCompleter or HingeCompleter
+        The chosen model, fitted on all answers.
+    best_params_ : dict
+        The choice.
+    search_ : pandas.DataFrame
+        Every trial: choice, held-out log-loss and accuracy, rounds.
+    posterior_, rank_, objective_
+        As for the chosen completer.
+
+    Examples
+    --------
+    >>> from onebit import AutoCompleter, simulate
+    >>> world = simulate.world("A2", rank=2, shape=(80, 80), density=0.4, seed=0)
+    >>> model = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
+    >>> sorted(model.best_params_)
+    ['loss', 'prior_scale', 'rank', 'temperature']
+    """
+
+    _checks: dict[str, Check] = {"verbose": Whole(0)}
+
+    def __init__(
+        self, *, random_state: Any = None, n_jobs: int | None = -1, verbose: int = 0
+    ) -> None:
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        callback: Callback | None = None,
+    ) -> AutoCompleter:
+        """Search, then fit on all answers; arguments as for ``LogisticCompleter.fit``.
+
+        ``callback`` is told of every trial (with its held-out log-loss) and of every final round.
+        """
+        check_parameters(self, self._checks)
+        observations = observations_of(X, y, sample_weight)
+        if self.verbose:
+            log_to_stderr()
+        rng = self._generator()
+        settings = {"random_state": int(rng.integers(2**31 - 1)), "n_jobs": self.n_jobs}
+        with threads(self.n_jobs) as pool:
+            search = _Search(observations, rng, pool, settings, callback)
+            best = search.run() if search.usable else None
+            choice = best.choice if best else Choice()
+            completer = choice.completer(**settings)
+            start = best.posteriors[0] if best else None
+            fit = completer._run(observations, rng, pool, callback, start)
+        completer._remember(observations)
+        completer._store(fit)
+        if best and isinstance(completer, HingeCompleter):
+            completer.calibration_ = best.calibration
+        self._remember(observations)
+        self.completer_ = completer
+        self.best_params_ = asdict(choice)
+        self.search_ = pd.DataFrame(
+            [
+                asdict(trial.choice)
+                | {"log_loss": trial.log_loss, "accuracy": trial.accuracy, "rounds": trial.rounds}
+                for trial in search.trials
+            ]
+        )
+        return self
+
+    @property
+    def posterior_(self) -> Posterior:
+        """The posterior of the chosen completer."""
+        check_is_fitted(self, "completer_")
+        return self.completer_.posterior_
+
+    @property
+    def rank_(self) -> int:
+        """The rank that the chosen completer found."""
+        check_is_fitted(self, "completer_")
+        return self.completer_.rank_
+
+    @property
+    def objective_(self) -> float:
+        """The objective that the chosen completer reached."""
+        check_is_fitted(self, "completer_")
+        return self.completer_.objective_
+
+    def predict_uncertainty(self, X: Any) -> Array:
+        """Return the posterior standard deviation of each pair's score."""
+        check_is_fitted(self, "completer_")
+        return self.completer_.predict_uncertainty(X)
+
+    def fold_in(self, X: Any, y: Any) -> AutoCompleter:
+        """Add new rows or columns from their answers; see ``LogisticCompleter.fold_in``."""
+        check_is_fitted(self, "completer_")
+        self.completer_.fold_in(X, y)
+        self.rows_, self.columns_ = self.completer_.rows_, self.completer_.columns_
+        return self
+
+    def _state(self) -> tuple[Tensors, dict[str, Any]]:
+        tensors, content = self.completer_._state()
+        search = self.search_.to_dict(orient="list")
+        return tensors, {
+            "completer": content,
+            "completer_class": type(self.completer_).__name__,
+            "completer_params": plain_parameters(self.completer_),
+            "best_params": self.best_params_,
+            "search": search,
+        }
+
+    def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
+        kinds = {kind.__name__: kind for kind in (HingeCompleter, LogisticCompleter)}
+        kind = kinds[content["completer_class"]]
+        self.completer_ = kind(**restored_parameters(content["completer_params"]))
+        self.completer_._restore(tensors, content["completer"])
+        self.completer_._adopt(self)
+        self.best_params_ = content["best_params"]
+        self.search_ = pd.DataFrame(content["search"])
+
+    def _score_moments(
+        self, rows: NDArray[np.int32], columns: NDArray[np.int32]
+    ) -> tuple[Array, Array]:
+        return self.completer_._score_moments(rows, columns)
+
+    def _probability(self, mean: Array, variance: Array) -> Array:
+        return self.completer_._probability(mean, variance)
+
+
+class _Search:
+    """The walk over choices, on fixed splits of the training answers."""
+
+    def __init__(
+        self,
+        observations: Observations,
+        rng: np.random.Generator,
+        pool: Threads,
+        settings: dict[str, Any],
+        callback: Callback | None,
+    ) -> None:
+        self.rng = rng
+        self.pool = pool
+        self.settings = settings
+        self.callback = callback
+        self.trials: list[Trial] = []
+        n_splits = 1 if observations.n >= _ENOUGH else 2
+        self.splits = []
+        order = rng.permutation(observations.n)
+        size = int(_SHARE * observations.n)
+        for k in range(n_splits):
+            held = np.zeros(observations.n, dtype=bool)
+            held[order[k * size : (k + 1) * size]] = True
+            self.splits.append((observations, held, observations.take(~held)))
+        # With fewer there is nothing to choose by: the defaults stand.
+        self.usable = size >= 10
+
+    def run(self) -> Trial:
+        """Walk along temperature, prior scale and rank; then along the same with the hinge loss."""
+        best = self.trial(Choice(), None)
+        best = self.climb(best, "temperature", TEMPERATURES)
+        best = self.climb(best, "prior_scale", PRIOR_SCALES)
+        best = self.climb(best, "rank", RANKS)
+        hinge = self.trial(replace(Choice(), loss="hinge", rank=best.choice.rank), None)
+        hinge = self.climb(hinge, "temperature", TEMPERATURES)
+        if hinge.log_loss < best.log_loss + _CLOSE:
+            hinge = self.climb(hinge, "prior_scale", PRIOR_SCALES)
+        return hinge if hinge.beats(best) else best
+
+    def climb(self, best: Trial, name: str, grid: tuple[float, ...]) -> Trial:
+        """Move along one coordinate of the choice while the held-out log-loss falls."""
+        begin = grid.index(getattr(best.choice, name))
+        for direction in (1, -1):
+            position, moved = begin + direction, False
+            while 0 <= position < len(grid):
+                if name == "rank" and not self._rank_binds(best):
+                    break
+                warm = None if name == "rank" else best
+                trial = self.trial(replace(best.choice, **{name: grid[position]}), warm)
+                if not trial.beats(best):
+                    break
+                best, moved = trial, True
+                position += direction
+            if moved:
+                break
+        return best
+
+    @staticmethod
+    def _rank_binds(trial: Trial) -> bool:
+        """Say whether the data wants nearly as many columns as it was offered."""
+        return trial.posteriors[0].effective_rank >= 0.8 * trial.choice.rank
+
+    def trial(self, choice: Choice, warm: Trial | None) -> Trial:
+        """Score one choice, starting from the posteriors of ``warm`` if given."""
+        completer = choice.completer(
+            **self.settings,
+            max_iter=_WARM_ROUNDS if warm else _COLD_ROUNDS,
+            tol=_TRIAL_TOL,
+        )
+        posteriors, moments, signs, rounds = [], [], [], 0
+        for k, (observations, held, kept) in enumerate(self.splits):
+            start = warm.posteriors[k] if warm else None
+            fit = completer._run(kept, self.rng, self.pool, None, start)
+            view = observations.by_row
+            moments.append(
+                fit.posterior.score_moments(view.owners()[held], view.index[held], self.pool.count)
+            )
+            signs.append(view.sign[held])
+            posteriors.append(fit.posterior)
+            rounds += fit.n_iter
+        mean, variance = (np.concatenate(part) for part in zip(*moments, strict=True))
+        sign = np.concatenate(signs)
+        calibration = natural_calibration(choice.temperature)
+        if isinstance(completer, HingeCompleter):
+            calibration = fit_calibration(mean, variance, sign, calibration)
+            completer.calibration_ = calibration
+        probability = completer._probability(mean, variance)
+        losses = -np.log(np.where(sign > 0, probability, 1.0 - probability))
+        accuracy = float((sign * mean > 0).mean())
+        trial = Trial(choice, losses, accuracy, rounds, tuple(posteriors), calibration)
+        self.trials.append(trial)
+        logger.info("trial %d: %s, held-out log-loss %.4f, accuracy %.4f",
+                    len(self.trials), choice, trial.log_loss, accuracy)  # fmt: skip
+        if self.callback is not None:
+            self.callback(Progress(len(self.trials), 0, trial.log_loss))
+        return trial
