@@ -21,7 +21,7 @@ DATA = Path(os.environ.get("ONEBIT_DATA", Path(__file__).parents[2] / "shared" /
 @pytest.fixture(scope="session")
 def small_world():
     """A noisy world that every completer handles in a blink."""
-    return simulate.world("B2", rank=2, shape=(50, 40), density=0.5, seed=3)
+    return simulate.world("B2", rank=2, shape=(50, 40), density=0.75, seed=3)
 
 
 @pytest.fixture

@@ -28,7 +28,9 @@ def test_value_derivative_and_ratio_agree_with_mpmath(order, argument):
 
 def test_half_integer_order_has_its_closed_form():
     z = np.array([1e-3, 0.1, 2.0, 50.0])
-    np.testing.assert_allclose(log_bessel_k(0.5, z).log_value, 0.5 * np.log(np.pi / (2 * z)) - z, rtol=1e-13)
+    np.testing.assert_allclose(
+        log_bessel_k(0.5, z).log_value, 0.5 * np.log(np.pi / (2 * z)) - z, rtol=1e-13
+    )
 
 
 def test_the_function_is_even_and_its_derivative_odd_in_the_order():

@@ -58,12 +58,21 @@ def test_slope_and_weight_are_the_derivatives_of_the_bound(loss, mean):
     second, step, sign = mean**2 + 0.3, 1e-6, -1
     slope, weight = loss.majoriser(sign, mean, second)
     by_mean = (loss.bound(sign, mean + step, second) - loss.bound(sign, mean - step, second)) / (2 * step)
-    by_second = (loss.bound(sign, mean, second + step) - loss.bound(sign, mean, second - step)) / (2 * step)
+    by_second = (loss.bound(sign, mean, second + step) - loss.bound(sign, mean, second - step)) / (
+        2 * step
+    )
     assert by_mean == pytest.approx(-slope * sign, rel=1e-6)
     assert by_second == pytest.approx(0.5 * weight, rel=1e-6)
 
 
-@given(sign=signs, mean=means, v_left=st.floats(1e-6, 5), v_right=st.floats(1e-6, 5), left=means, right=means)
+@given(
+    sign=signs,
+    mean=means,
+    v_left=st.floats(1e-6, 5),
+    v_right=st.floats(1e-6, 5),
+    left=means,
+    right=means,
+)
 def test_the_hinge_bound_is_at_most_the_papers(sign, mean, v_left, v_right, left, right):
     """For one column: score variance v_L v_R + v_L R^2 + v_R L^2 against Proposition 1's sum."""
     mean = left * right

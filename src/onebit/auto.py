@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -45,6 +45,10 @@ class Choice:
     temperature: float = 1.0
     prior_scale: float = 0.03
     rank: int = RANKS[0]
+
+    def with_value(self, name: str, value: Any) -> Choice:
+        """Return this choice with one of its parts changed."""
+        return Choice(**(asdict(self) | {name: value}))
 
     def completer(self, **settings: Any) -> VariationalCompleter:
         """Return an unfitted completer with these settings."""
@@ -120,11 +124,9 @@ class AutoCompleter(PairClassifier):
     ['loss', 'prior_scale', 'rank', 'temperature']
     """
 
-    _checks: dict[str, Check] = {"verbose": Whole(0)}
+    _checks: ClassVar[dict[str, Check]] = {"verbose": Whole(0)}
 
-    def __init__(
-        self, *, random_state: Any = None, n_jobs: int | None = -1, verbose: int = 0
-    ) -> None:
+    def __init__(self, *, random_state: Any = None, n_jobs: int | None = -1, verbose: int = 0) -> None:
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -220,9 +222,7 @@ class AutoCompleter(PairClassifier):
         self.best_params_ = content["best_params"]
         self.search_ = pd.DataFrame(content["search"])
 
-    def _score_moments(
-        self, rows: NDArray[np.int32], columns: NDArray[np.int32]
-    ) -> tuple[Array, Array]:
+    def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         return self.completer_._score_moments(rows, columns)
 
     def _probability(self, mean: Array, variance: Array) -> Array:
@@ -277,7 +277,7 @@ class _Search:
                 if name == "rank" and not self._rank_binds(best):
                     break
                 warm = None if name == "rank" else best
-                trial = self.trial(replace(best.choice, **{name: grid[position]}), warm)
+                trial = self.trial(best.choice.with_value(name, grid[position]), warm)
                 if not trial.beats(best):
                     break
                 best, moved = trial, True

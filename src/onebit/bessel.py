@@ -12,7 +12,7 @@ here works in logarithms:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.polynomial import Polynomial
@@ -98,32 +98,44 @@ def _by_quadrature(order: Array, argument: Array) -> tuple[Array, Array]:
     return value, derivative
 
 
-def _expansion_polynomials() -> list[Polynomial]:
-    """Return the polynomials ``U_k`` of DLMF 10.41.9, by their recurrence."""
+def _expansion_polynomials() -> tuple[Array, Array, Array]:
+    """Return the coefficients of the ``U_k`` of DLMF 10.41.9, their derivatives, and the ``V_k``."""
     p = Polynomial([0.0, 1.0])
-    polynomials = [Polynomial([1.0])]
+    values, slopes = [Polynomial([1.0])], [Polynomial([1.0])]
     for _ in range(_TERMS):
-        last = polynomials[-1]
+        last = values[-1]
         integral = ((1.0 - 5.0 * p**2) * last).integ()
-        polynomials.append(0.5 * p**2 * (1.0 - p**2) * last.deriv() + integral / 8.0)
-    return polynomials
+        values.append(0.5 * p**2 * (1.0 - p**2) * last.deriv() + integral / 8.0)
+        slopes.append(values[-1] - p * (1.0 - p**2) * (0.5 * last + p * last.deriv()))
+    width = 3 * _TERMS + 1
+
+    def table(polynomials: list[Polynomial]) -> Array:
+        return np.array([np.pad(q.coef, (0, width - len(q.coef))) for q in polynomials]).T
+
+    return table(values), table([q.deriv() for q in values]), table(slopes)
 
 
-_POLYNOMIALS = _expansion_polynomials()
+_U, _U_DERIVATIVE, _V = _expansion_polynomials()
+_SIGNS = (-1.0) ** np.arange(_TERMS + 1)
+
+
+def _expansion_point(order: Array, argument: Array) -> tuple[Any, ...]:
+    """Return ``x = z / v``, ``sqrt(1 + x^2)``, ``p``, the powers of ``p``, and ``(-1 / v)^k``."""
+    x = argument / order
+    root: Array = np.hypot(1.0, x)
+    p = 1.0 / root
+    powers = p[:, None] ** np.arange(len(_U))
+    scales = _SIGNS * order[:, None] ** -np.arange(_TERMS + 1.0)
+    return x, root, p, powers, scales
 
 
 def _by_expansion(order: Array, argument: Array) -> tuple[Array, Array]:
-    x = argument / order
-    root = np.hypot(1.0, x)
-    p = 1.0 / root
+    x, root, p, powers, scales = _expansion_point(order, argument)
     log_tail = np.log(x) - np.log1p(root)  # log(x / (1 + sqrt(1 + x^2)))
-    series, slope_p, slope_order = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p)
-    for k, polynomial in enumerate(_POLYNOMIALS):
-        scale = (-1.0) ** k * order**-k
-        term = scale * polynomial(p)
-        series += term
-        slope_p += scale * polynomial.deriv()(p)
-        slope_order -= k * term / order
+    terms = scales * (powers @ _U)
+    series = terms.sum(axis=1)
+    slope_p = (scales * (powers @ _U_DERIVATIVE)).sum(axis=1)
+    slope_order = -(terms @ np.arange(_TERMS + 1.0)) / order
     value = (
         0.5 * np.log(np.pi / (2.0 * order)) - order * (root + log_tail) - 0.5 * np.log(root)
     ) + np.log(series)
@@ -134,15 +146,7 @@ def _by_expansion(order: Array, argument: Array) -> tuple[Array, Array]:
 
 def _log_ratio_by_expansion(order: Array, argument: Array) -> Array:
     """Return ``log(K_{v+1}(z) / K_v(z)) = log(v / z - K_v'(z) / K_v(z))``, by DLMF 10.41.6."""
-    x = argument / order
-    root = np.hypot(1.0, x)
-    p = 1.0 / root
-    value, slope = np.zeros_like(p), np.zeros_like(p)
-    for k, polynomial in enumerate(_POLYNOMIALS):
-        scale = (-1.0) ** k * order**-k
-        value += scale * polynomial(p)
-        slope += scale * polynomial(p)
-        if k > 0:  # V_k = U_k - p (1 - p^2) (U_{k-1} / 2 + p U_{k-1}')
-            last = _POLYNOMIALS[k - 1]
-            slope -= scale * p * (1.0 - p * p) * (0.5 * last(p) + p * last.deriv()(p))
+    x, root, _, powers, scales = _expansion_point(order, argument)
+    value = (scales * (powers @ _U)).sum(axis=1)
+    slope = (scales * (powers @ _V)).sum(axis=1)
     return np.log1p(root * slope / value) - np.log(x)

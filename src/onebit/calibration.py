@@ -16,7 +16,7 @@ from scipy.special import expit
 
 Array = NDArray[np.float64]
 
-_NODES, _WEIGHTS = hermegauss(15)
+_NODES, _WEIGHTS = hermegauss(21)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 # Probabilities are kept off 0 and 1: no finite table of answers justifies certainty, and one wrong

@@ -235,9 +235,7 @@ class VariationalCompleter(PairClassifier):
             )
         )
 
-    def _score_moments(
-        self, rows: NDArray[np.int32], columns: NDArray[np.int32]
-    ) -> tuple[Array, Array]:
+    def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         return self.posterior_.score_moments(rows, columns, self.n_jobs)
 
     def predict_uncertainty(self, X: Any) -> Array:
@@ -481,7 +479,7 @@ class HingeCompleter(VariationalCompleter):
         callback: Callback | None,
         start: Posterior | None,
     ) -> Fit:
-        if self.method == "engine":
+        if self._is_full() or self.method == "engine":
             return super()._run(observations, rng, pool, callback, start)
         hierarchy = self._hierarchy(observations)
         runs = [

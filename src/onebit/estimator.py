@@ -34,10 +34,9 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
     rows_: IdIndex
     columns_: IdIndex
     classes_: NDArray[Any]
+    n_observations_: int
 
-    def _score_moments(
-        self, rows: NDArray[np.int32], columns: NDArray[np.int32]
-    ) -> tuple[Array, Array]:
+    def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         """Return mean and variance of the scores of pairs of codes; -1 is an unknown id."""
         raise NotImplementedError
 
@@ -86,7 +85,8 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the more likely answer of each pair, written as in the training answers."""
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+        yes = self.decision_function(X) > 0
+        return self.classes_[yes.astype(int)]
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities of "no" and "yes", one line a pair."""
@@ -97,7 +97,8 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
         """Return the share of correct answers; a score of exactly zero counts as wrong."""
         sign, _ = signs(y)
         right = self.decision_function(X) * sign > 0
-        return float(np.average(right, weights=sample_weight))
+        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        return float(np.average(right.astype(float), weights=weight))
 
     def complete(self, output: str = "answer") -> pd.DataFrame:
         """Return the filled matrix, labelled by the ids.
@@ -125,9 +126,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
         block = max(1, 2_000_000 // max(columns, 1))
         for begin in range(0, rows, block):
             codes = np.arange(begin, min(begin + block, rows), dtype=np.int32)
-            mean, variance = self._score_moments(
-                np.repeat(codes, columns), np.tile(every, len(codes))
-            )
+            mean, variance = self._score_moments(np.repeat(codes, columns), np.tile(every, len(codes)))
             if output == "answer":
                 values = self.classes_[(mean > 0).astype(int)]
             else:

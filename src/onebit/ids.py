@@ -28,15 +28,22 @@ def pair_columns(pairs: Any) -> tuple[Any, Any]:
         return pairs.column(0).to_pandas(), pairs.column(1).to_pandas()
     if hasattr(pairs, "get_columns"):  # polars
         _require_two_columns(pairs.shape, list(pairs.columns))
-        return tuple(np.asarray(column.to_list(), dtype=object) if column.dtype.is_temporal()
-                     else column.to_numpy() for column in pairs.get_columns())  # fmt: skip
+        return _from_polars(pairs[:, 0]), _from_polars(pairs[:, 1])
     if not isinstance(pairs, np.ndarray):
         pairs = _sequence_of_pairs(pairs)
     if pairs.dtype.names is not None:
         _require_two_columns((len(pairs), len(pairs.dtype.names)), list(pairs.dtype.names))
-        return tuple(pairs[name] for name in pairs.dtype.names)
+        first, second = pairs.dtype.names
+        return pairs[first], pairs[second]
     _require_two_columns(pairs.shape, None)
     return pairs[:, 0], pairs[:, 1]
+
+
+def _from_polars(column: Any) -> NDArray[Any]:
+    # Dates as Python dates: the same ids then match those of other tables.
+    if column.dtype.is_temporal():
+        return np.asarray(column.to_list(), dtype=object)
+    return column.to_numpy()
 
 
 def _sequence_of_pairs(pairs: Any) -> NDArray[Any]:
@@ -153,8 +160,6 @@ _INCOMPATIBLE = [{"number", "string"}, {"number", "date"}]
 
 def _kind(index: pd.Index) -> str:
     kind = index.inferred_type
-    if kind == "categorical":
-        kind = pd.Index(index.categories).inferred_type
     if kind in _NUMBERS:
         return "number"
     return "date" if kind in _DATES else kind
@@ -169,7 +174,7 @@ def _plain(values: Any) -> Any:
         for position, value in enumerate(values):
             array[position] = value
         values = array
-    if getattr(values, "dtype", None) == object:
+    if getattr(values, "dtype", None) == np.dtype(object):
         return pd.Series(np.asarray(values, dtype=object)).infer_objects().array
     return values
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,7 +61,7 @@ class NuclearNormCompleter(PairClassifier):
     True
     """
 
-    _checks: dict[str, Check] = {
+    _checks: ClassVar[dict[str, Check]] = {
         "rank": Positive(),
         "alpha": Positive(),
         "radius": Instance((type(None),), Positive()),
@@ -126,9 +126,7 @@ class NuclearNormCompleter(PairClassifier):
             )
         return self
 
-    def _score_moments(
-        self, rows: NDArray[np.int32], columns: NDArray[np.int32]
-    ) -> tuple[Array, Array]:
+    def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         # The last line, which code -1 picks, is the average row (or column).
         left = np.vstack([self.left_, self.left_.mean(axis=0)])
         right = np.vstack([self.right_, self.right_.mean(axis=0)])
@@ -141,9 +139,7 @@ class NuclearNormCompleter(PairClassifier):
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         names = ("radius_", "rank_", "objective_", "gap_", "n_iter_", "converged_")
-        return {"left": self.left_, "right": self.right_}, {
-            name: getattr(self, name) for name in names
-        }
+        return {"left": self.left_, "right": self.right_}, {name: getattr(self, name) for name in names}
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
         self.left_, self.right_ = tensors["left"], tensors["right"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -58,7 +59,13 @@ def _counting_sort(owner, size, start, order):
         cursor[owner[k]] += 1
 
 
-def _sorted_view(owner, other, sign, weight, size) -> View:
+def _sorted_view(
+    owner: NDArray[np.int32],
+    other: NDArray[np.int32],
+    sign: NDArray[np.int8],
+    weight: NDArray[np.float32],
+    size: int,
+) -> View:
     start = np.zeros(size + 1, dtype=np.int64)
     order = np.empty(len(owner), dtype=np.int64)
     _counting_sort(owner, size, start, order)
@@ -92,9 +99,7 @@ class Observations:
     classes: NDArray[Any]
 
     @classmethod
-    def from_pairs(
-        cls, pairs: Any, answers: Any, sample_weight: ArrayLike | None = None
-    ) -> Observations:
+    def from_pairs(cls, pairs: Any, answers: Any, sample_weight: ArrayLike | None = None) -> Observations:
         """Build from a two-column table of ids and one answer each.
 
         Parameters
@@ -137,13 +142,12 @@ class Observations:
             weight = np.empty(0, dtype=np.float32)
         row_codes = np.ascontiguousarray(row_codes, dtype=np.int32)
         column_codes = np.ascontiguousarray(column_codes, dtype=np.int32)
-        return cls(
-            rows,
-            columns,
-            _sorted_view(row_codes, column_codes, sign, weight, len(rows)),
-            _sorted_view(column_codes, row_codes, sign, weight, len(columns)),
-            np.array([-1, 1]) if classes is None else classes,
-        )
+        # Each stable sort keeps the order of the one before: rows list their columns in order, and
+        # columns their rows, so that results do not depend on the order in which answers came.
+        loose = _sorted_view(column_codes, row_codes, sign, weight, len(columns))
+        by_row = _sorted_view(loose.index, loose.owners(), loose.sign, loose.weight, len(rows))
+        by_column = _sorted_view(by_row.index, by_row.owners(), by_row.sign, by_row.weight, len(columns))
+        return cls(rows, columns, by_row, by_column, np.array([-1, 1]) if classes is None else classes)
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Observations:
@@ -171,9 +175,7 @@ class Observations:
             answers = dense[row, column]
         if len(answers) == 0:
             raise ValueError(f"no observations: the matrix of shape {shape} holds only blanks")
-        sign, classes = signs(
-            answers, where=lambda k: f"row {int(row[k])}, column {int(column[k])}"
-        )
+        sign, classes = signs(answers, where=lambda k: f"row {int(row[k])}, column {int(column[k])}")
         return cls.from_codes(
             _labels(row_ids, shape[0], "row"),
             _labels(column_ids, shape[1], "column"),
@@ -219,7 +221,9 @@ class Observations:
         return f"Observations({rows} rows, {columns} columns, {self.n} answers, {share:.1f} % yes)"
 
 
-def signs(answers: Any, where=None) -> tuple[NDArray[np.int8], NDArray[Any]]:
+def signs(
+    answers: Any, where: Callable[[int], str] | None = None
+) -> tuple[NDArray[np.int8], NDArray[Any]]:
     """Turn answers into signs; also return the two classes, "no" first, as they were written.
 
     Answers that are all equal leave the second class open: ``-1`` stands against ``1``, and ``0``

@@ -34,7 +34,8 @@ class Whole:
 
     def allows(self, value: Any) -> bool:
         """Say whether ``value`` is allowed."""
-        return isinstance(value, Integral) and not isinstance(value, bool) and value >= self.least
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        return bool(whole and int(value) >= self.least)
 
 
 @dataclass(frozen=True)

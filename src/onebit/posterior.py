@@ -166,10 +166,10 @@ class Posterior:
     def singular_values(self) -> Array:
         """The singular values of the mean of ``L R'``, scaled to root-mean-square scores."""
         rank = self.hierarchy.rank
-        left = np.linalg.qr(self.rows.mean[:, :rank], mode="r")
-        right = np.linalg.qr(self.columns.mean[:, :rank], mode="r")
         if rank == 0:
             return np.zeros(0)
+        left = np.linalg.qr(self.rows.mean[:, :rank])[1]
+        right = np.linalg.qr(self.columns.mean[:, :rank])[1]
         values = np.linalg.svd(left @ right.T, compute_uv=False)
         return values / np.sqrt(np.prod([float(size) for size in self.shape]))
 

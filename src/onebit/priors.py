@@ -51,13 +51,17 @@ class VariancePosterior:
         It is ``E[1/gamma] energy / 2 + count (E[log gamma] - 1) / 2 + KL(rho^gamma, prior)``: the
         terms of the paper's ``R(rho, lambda)`` but ``-sum log v / 2``.
         """
-        return 0.5 * self.inverse * energy + 0.5 * np.asarray(count) * (self.log - 1.0) + self.kl
+        count, energy = np.asarray(count, dtype=float), np.asarray(energy, dtype=float)
+        return 0.5 * self.inverse * energy + 0.5 * count * (self.log - 1.0) + self.kl
 
 
 class VariancePrior(Protocol):
     """A prior on column variances that has a closed-form update."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The prior's name."""
+        ...
 
     def posterior(self, count: ArrayLike, energy: ArrayLike) -> VariancePosterior:
         """Return the optimal ``rho^gamma`` for columns of this ``count`` and ``energy``."""
@@ -158,5 +162,4 @@ class Gamma:
 
 def prior_from_settings(settings: dict[str, Any]) -> VariancePrior:
     """Restore a prior from ``dataclasses.asdict`` of it."""
-    kinds = {"inverse-gamma": InverseGamma, "gamma": Gamma}
-    return kinds[settings["name"]](**settings)
+    return Gamma(**settings) if settings["name"] == "gamma" else InverseGamma(**settings)

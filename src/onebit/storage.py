@@ -87,7 +87,7 @@ def _digest(kind: str, text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
     for name in sorted(tensors):
         array = np.ascontiguousarray(tensors[name])
         digest.update(f"/{name}/{array.dtype.str}/{array.shape}/".encode())
-        digest.update(array.tobytes() if array.size == 0 else memoryview(array).cast("B"))
+        digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
@@ -100,7 +100,7 @@ def pack_ids(index: pd.Index, name: str) -> tuple[Tensors, dict[str, Any]]:
         return {name: index.to_numpy(dtype=np.uint8)}, {"kind": "boolean"}
     if kind in ("floating", "mixed-integer-float"):
         return {name: index.to_numpy(dtype=np.float64)}, {"kind": "floating"}
-    if kind == "datetime64":
+    if isinstance(index, pd.DatetimeIndex):
         zone = str(index.tz) if index.tz is not None else None
         naive = index.tz_convert("UTC").tz_localize(None) if zone else index
         return {name: naive.to_numpy("datetime64[ns]").view(np.int64)}, {

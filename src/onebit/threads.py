@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 
 import joblib
 import numpy as np
@@ -46,9 +47,7 @@ class Threads:
         cuts = np.searchsorted(work, np.linspace(0, total, pieces + 1))
         cuts[0], cuts[-1] = 0, rows
         pending = [
-            self._pool.submit(task, int(begin), int(end))
-            for begin, end in zip(cuts[:-1], cuts[1:], strict=True)
-            if end > begin
+            self._pool.submit(task, int(begin), int(end)) for begin, end in pairwise(cuts) if end > begin
         ]
         for future in pending:
             future.result()

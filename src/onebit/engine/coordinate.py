@@ -145,9 +145,9 @@ def minimise(
     callback: Callback | None = None,
 ) -> Fit:
     """Descend from ``start`` (a spectral start, or the posterior of a similar fit) to a posterior."""
-    hyper: HyperPosterior | None = None
+    known: HyperPosterior | None = None
     if isinstance(start, Posterior):
-        begin, hyper = start.sides, start.hyper
+        begin, known = start.sides, start.hyper
     else:
         begin = (starting_gaussians(start.rows, full), starting_gaussians(start.columns, full))
     sides = tuple(
@@ -160,9 +160,7 @@ def minimise(
     def sums() -> tuple[SideSums, SideSums]:
         return sides[0].sums(), sides[1].sums()
 
-    if hyper is None:
-        hyper = hierarchy.update(sums(), None)
-    hyper = hierarchy.update(sums(), hyper)
+    hyper = hierarchy.update(sums(), known or hierarchy.update(sums(), None))
     path: list[float] = []
     converged = False
     n_iter = 0
@@ -170,9 +168,7 @@ def minimise(
     def objective_of(k: int, solve: bool) -> float:
         divergence = hierarchy.kl(sums(), hyper)
         prior = hierarchy.precision_and_linear(k, hyper)
-        loss_sum = sides[k].pass_over(
-            views[k], sides[1 - k].table, prior, temperature, loss, pool, solve
-        )
+        loss_sum = sides[k].pass_over(views[k], sides[1 - k].table, prior, temperature, loss, pool, solve)
         value = (temperature * loss_sum + divergence) / lam
         if not np.isfinite(value):
             raise FloatingPointError(

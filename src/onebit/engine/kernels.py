@@ -263,9 +263,7 @@ def update(
             )
             right[a] = temperature * (linear[slot] - offset) + prior_linear[a]
         log_determinant[i] = _solve(lower, inverse, right, full, mean[i], covariance[i])
-        fill_table(
-            mean[i : i + 1], covariance[i : i + 1], has_effect, full, table[i : i + 1]
-        )
+        fill_table(mean[i : i + 1], covariance[i : i + 1], has_effect, full, table[i : i + 1])
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", inline="always")
@@ -313,7 +311,7 @@ def score_moments(
         if full:
             t = 0
             for a in range(rank):
-                for b in range(a):
+                for _ in range(a):
                     variance += 2.0 * left_covariance[t] * right_covariance[t]
                     t += 1
                 variance += left_covariance[t] * right_covariance[t]

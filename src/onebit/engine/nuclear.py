@@ -12,8 +12,8 @@ onto the intersection is Dykstra's. Both stop on a duality gap, so the result is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numba
 import numpy as np
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 # Below this many entries a dense decomposition is faster than an iterative one.
 _DENSE_SIZE = 100_000
 _GAP_EVERY = 5
-_DYKSTRA_ROUNDS = 100
+_DYKSTRA_ROUNDS = 200
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,28 @@ class _Likelihood:
         return value, self._sparse(-self.weight * self.sign * expit(-margin))
 
 
+class _Domain(Protocol):
+    """A feasible set and how its points are stored (``Any``: factors or dense matrices)."""
+
+    def zero(self) -> Any:
+        """Return the zero matrix."""
+
+    def scores(self, point: Any) -> Array:
+        """Return the observed entries of a point."""
+
+    def combine(self, new: Any, old: Any, beta: float) -> Any:
+        """Return ``new + beta (new - old)``."""
+
+    def projected(self, point: Any, gradient: scipy.sparse.csr_array, step: float) -> Any:
+        """Return the projection of ``point - step gradient``."""
+
+    def gap(self, point: Any, gradient: scipy.sparse.csr_array) -> float:
+        """Return an upper bound on the distance to the optimum, given the gradient at the point."""
+
+    def factors(self, point: Any) -> tuple[Array, Array]:
+        """Return the point as ``left right'``."""
+
+
 class _LowRank:
     """The nuclear-norm ball, with iterates as factors."""
 
@@ -107,15 +129,17 @@ class _LowRank:
         pair_products(self.likelihood.rows, self.likelihood.columns, *point, out)
         return out
 
-    def combine(self, new: tuple[Array, Array], old: tuple[Array, Array], beta: float):
-        """Return ``new + beta (new - old)``."""
+    def combine(
+        self, new: tuple[Array, Array], old: tuple[Array, Array], beta: float
+    ) -> tuple[Array, Array]:
         if beta == 0.0:
             return new
         left = np.hstack([(1.0 + beta) * new[0], -beta * old[0]])
         return left, np.hstack([new[1], old[1]])
 
-    def projected(self, point, gradient, step: float) -> tuple[Array, Array]:
-        """Return the projection of ``point - step gradient``."""
+    def projected(
+        self, point: tuple[Array, Array], gradient: scipy.sparse.csr_array, step: float
+    ) -> tuple[Array, Array]:
         left, right = point
         shape = self.likelihood.shape
         if shape[0] * shape[1] <= _DENSE_SIZE:
@@ -142,9 +166,7 @@ class _LowRank:
         if not positive.any():
             return self.zero()
         root = np.sqrt(kept[positive])
-        return np.ascontiguousarray(u[:, positive] * root), np.ascontiguousarray(
-            vt[positive].T * root
-        )
+        return np.ascontiguousarray(u[:, positive] * root), np.ascontiguousarray(vt[positive].T * root)
 
     def gap(self, point: tuple[Array, Array], gradient: scipy.sparse.csr_array) -> float:
         """Return ``<G, M> + radius |G|_op``."""
@@ -169,7 +191,10 @@ class _Bounded:
         self.likelihood = likelihood
         self.radius = radius
         self.bound = bound
-        self.normal = np.zeros(likelihood.shape)  # in the normal cone of the nuclear ball
+        # Dykstra's corrections, in the normal cones of the ball and of the box. They are the dual
+        # variables of the projection, and a good start for the next one.
+        self.ball_normal = np.zeros(likelihood.shape)
+        self.box_normal = np.zeros(likelihood.shape)
         self.step = 1.0
 
     def zero(self) -> Array:
@@ -182,24 +207,23 @@ class _Bounded:
         return new + beta * (new - old)
 
     def projected(self, point: Array, gradient: scipy.sparse.csr_array, step: float) -> Array:
-        x = point - step * gradient.toarray()
-        first, second = np.zeros_like(x), np.zeros_like(x)
+        moved = point - step * gradient.toarray()
         for _ in range(_DYKSTRA_ROUNDS):
-            u, values, vt = np.linalg.svd(x + first, full_matrices=False)
+            u, values, vt = np.linalg.svd(moved - self.box_normal, full_matrices=False)
             ball = (u * project_to_simplex(values, self.radius)[0]) @ vt
-            first = x + first - ball
-            x = np.clip(ball + second, -self.bound, self.bound)
-            second = ball + second - x
-            if np.abs(ball - x).max() <= 1e-6 * self.bound:
+            self.ball_normal = moved - self.box_normal - ball
+            x = np.clip(moved - self.ball_normal, -self.bound, self.bound)
+            self.box_normal = moved - self.ball_normal - x
+            if np.abs(ball - x).max() <= 1e-7 * self.bound:
                 break
-        self.normal, self.step = first, step
+        self.step = step
         norm = float(np.linalg.svd(x, compute_uv=False).sum())
         return x * min(1.0, self.radius / max(norm, 1e-300))
 
     def gap(self, point: Array, gradient: scipy.sparse.csr_array) -> float:
         """Bound ``sup <-G, S>`` by ``radius |A|_op + bound |B|_1`` for the split ``A + B = -G``."""
         dense = gradient.toarray()
-        part = self.normal / self.step
+        part = self.ball_normal / self.step
         support = self.radius * np.linalg.norm(part, 2) + self.bound * np.abs(dense + part).sum()
         # Either set alone gives a bound as well.
         ball = self.radius * np.linalg.norm(dense, 2)
@@ -225,10 +249,8 @@ def minimise_nuclear(
 ) -> NuclearFit:
     """Solve to a duality gap of ``tol`` per answer, or for ``max_iter`` iterations."""
     likelihood = _Likelihood(observations)
-    domain = (
-        _LowRank(likelihood, radius, rng)
-        if bound is None
-        else _Bounded(likelihood, radius, bound)
+    domain: _Domain = (
+        _LowRank(likelihood, radius, rng) if bound is None else _Bounded(likelihood, radius, bound)
     )
     step = 1.0 / likelihood.lipschitz
     point = ahead = domain.zero()
@@ -253,6 +275,4 @@ def minimise_nuclear(
             if gap <= tol:
                 break
     left, right = domain.factors(point)
-    return NuclearFit(
-        left, right, value / likelihood.total_weight, float(gap), n_iter, bool(gap <= tol)
-    )
+    return NuclearFit(left, right, value / likelihood.total_weight, float(gap), n_iter, bool(gap <= tol))

@@ -119,7 +119,7 @@ class _Factor:
         pool.ranges(task, view.start)
 
     def spread(self) -> float:
-        """The sum over answers of ``s_L s_R + |R0| s_L + |L0| s_R``, after ``walk``."""
+        """Return the sum over answers of ``s_L s_R + |R0| s_L + |L0| s_R``, after ``walk``."""
         own = self.deviation * (self.facing_deviation + self.absolute)
         return float((own + np.abs(self.mean) * self.facing_deviation).sum())
 
@@ -191,8 +191,7 @@ def minimise_avb(
 
     # A row's step is inverse to its number of answers: its gradient is a sum over them.
     scales = [
-        1.0 / (temperature * np.maximum(factor.view.counts, 1.0))[:, None]
-        for factor in (rows, columns)
+        1.0 / (temperature * np.maximum(factor.view.counts, 1.0))[:, None] for factor in (rows, columns)
     ]
     hyper = hierarchy.update(sums(), None)
     rows.walk(columns, pool)
@@ -223,7 +222,9 @@ def minimise_avb(
         if callback is not None:
             callback(Progress(n_iter, schedule.max_iter, present.total))
         change, size = _squared_change((rows.mean, columns.mean), before)
-        if n_iter > schedule.held_rounds and change <= SQUARED_TOLERANCE * schedule.tol * max(size, 1e-12):
+        if n_iter > schedule.held_rounds and change <= SQUARED_TOLERANCE * schedule.tol * max(
+            size, 1e-12
+        ):
             converged = True
             break
     posterior = Posterior(

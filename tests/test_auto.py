@@ -1,0 +1,61 @@
+"""AutoCompleter: it chooses well, cheaply, and says what it chose."""
+
+import numpy as np
+import pytest
+
+from onebit import AutoCompleter, LogisticCompleter, simulate
+
+
+@pytest.mark.parametrize(("name", "loss"), [("A2", "hinge"), ("B3", "logistic")])
+def test_it_chooses_the_loss_that_fits_the_world(name, loss):
+    world = simulate.world(name, rank=3, seed=0)
+    model = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
+    assert model.best_params_["loss"] == loss
+    assert model.completer_.temperature == model.best_params_["temperature"]
+
+
+def test_it_is_not_worse_than_the_defaults_where_they_are_far_off():
+    """World B1 has no noise: a higher temperature is right."""
+    world = simulate.world("B1", rank=3, seed=1)
+    auto = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
+    plain = LogisticCompleter(random_state=0).fit(world.pairs, world.answers)
+    errors = [world.error(model.complete("score").to_numpy()) for model in (auto, plain)]
+    assert errors[0] < errors[1]
+    assert auto.best_params_["temperature"] > 1
+
+
+def test_the_search_can_be_read(small_world):
+    seen = []
+    model = AutoCompleter(random_state=0).fit(
+        small_world.pairs, small_world.answers, callback=seen.append
+    )
+    table = model.search_
+    assert {"loss", "temperature", "prior_scale", "rank", "log_loss", "accuracy", "rounds"} == set(table)
+    assert np.isfinite(table["log_loss"]).all()
+    chosen = table[(table[list(model.best_params_)] == list(model.best_params_.values())).all(axis=1)]
+    assert len(chosen) >= 1
+    assert len(seen) >= len(table)
+
+
+def test_a_search_costs_about_ten_plain_fits():
+    rng = np.random.default_rng(0)
+    world = simulate.world("B3", rank=4, shape=(400, 300), density=0.35, seed=0)
+    weights = rng.random(len(world.answers)) < 0.95
+    plain = LogisticCompleter(random_state=0).fit(world.pairs[weights], world.answers[weights])
+    auto = AutoCompleter(random_state=0).fit(world.pairs[weights], world.answers[weights])
+    rounds = auto.search_["rounds"].sum() * 0.85 + auto.completer_.n_iter_
+    assert rounds <= 12 * plain.n_iter_
+
+
+def test_too_few_answers_to_choose_by_leave_the_defaults():
+    model = AutoCompleter(random_state=0).fit([(0, 0), (1, 1), (0, 1)], [1, 0, 1])
+    assert model.best_params_["loss"] == "logistic"
+    assert len(model.search_) == 0
+
+
+def test_a_seed_repeats_the_search(small_world):
+    one, two = (
+        AutoCompleter(random_state=3).fit(small_world.pairs, small_world.answers) for _ in range(2)
+    )
+    assert one.search_.equals(two.search_)
+    np.testing.assert_array_equal(one.posterior_.rows.mean, two.posterior_.rows.mean)

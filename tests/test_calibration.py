@@ -1,0 +1,78 @@
+"""Probabilities: the integral over the score's posterior, and the curve of the hinge."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import expit
+from scipy.stats import norm
+
+from onebit import HingeCompleter, LogisticCompleter, simulate
+from onebit.calibration import expected_sigmoid, fit_calibration, natural_calibration
+
+
+@pytest.mark.parametrize("mean", [-6.0, -1.0, 0.0, 0.3, 4.0])
+@pytest.mark.parametrize("variance", [0.0, 0.1, 1.0, 9.0])
+def test_the_logistic_probability_integrates_the_score(mean, variance):
+    deviation = np.sqrt(variance)
+    if variance:
+        exact = quad(
+            lambda x: expit(x) * norm.pdf(x, mean, deviation),
+            mean - 9 * deviation,
+            mean + 9 * deviation,
+        )[0]
+    else:
+        exact = expit(mean)
+    assert expected_sigmoid([mean], [variance])[0] == pytest.approx(exact, abs=2e-3)
+
+
+def test_extreme_scores_give_probabilities_off_zero_and_one():
+    found = expected_sigmoid(np.array([-1e8, 1e8]), np.array([0.0, 1e4]))
+    assert (found > 0).all()
+    assert (found < 1).all()
+
+
+def test_the_curve_of_scores_with_known_odds_is_found(rng):
+    mean = rng.normal(0, 2, 20_000)
+    sign = np.where(rng.random(20_000) < expit(0.7 * mean + 0.4), 1, -1)
+    curve = fit_calibration(mean, np.zeros(20_000), sign, natural_calibration(1.0))
+    assert curve.slope == pytest.approx(0.7, abs=0.05)
+    assert curve.intercept == pytest.approx(0.4, abs=0.06)
+
+
+def test_few_answers_leave_the_natural_curve_nearly_as_it_is():
+    curve = fit_calibration(
+        np.array([0.5, -0.5]), np.zeros(2), np.array([1, -1]), natural_calibration(1.0)
+    )
+    assert 1.5 < curve.slope < 3.0
+
+
+def test_scores_that_mislead_get_a_flat_curve_not_a_reversed_one(rng):
+    mean = rng.normal(0, 1, 500)
+    curve = fit_calibration(mean, np.zeros(500), np.where(mean > 0, -1, 1), natural_calibration(1.0))
+    assert curve.slope == 0.0
+
+
+@pytest.mark.parametrize("completer", [LogisticCompleter, HingeCompleter])
+def test_probabilities_are_calibrated_on_blank_entries(completer):
+    """World B3: the true probabilities are known. In each bin their mean is near the predicted one."""
+    world = simulate.world("B3", rank=2, shape=(200, 200), density=0.4, seed=0)
+    model = completer(5, effects=False, random_state=0).fit(world.pairs, world.answers)
+    blank = np.ones((200, 200), dtype=bool)
+    blank[tuple(world.pairs.T)] = False
+    probability = model.complete("probability").to_numpy()[blank]
+    truth = expit(world.truth[blank])
+    bins = np.digitize(probability, np.linspace(0, 1, 11))
+    gaps = [
+        (bins == b).sum() * abs(probability[bins == b].mean() - truth[bins == b].mean())
+        for b in np.unique(bins)
+    ]
+    assert sum(gaps) / len(probability) < 0.04
+    # A predictor that knows nothing is calibrated too, so ask that it separates.
+    assert probability.std() > 0.15
+
+
+def test_the_hinge_without_calibration_uses_its_own_curve(small_world):
+    model = HingeCompleter(3, calibrate=False, temperature=1.5).fit(
+        small_world.pairs, small_world.answers
+    )
+    assert model.calibration_ == natural_calibration(1.5)

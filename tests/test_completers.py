@@ -1,0 +1,378 @@
+"""One suite that every completer passes: scikit-learn's ways, ids, answers, and bad input."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.calibration import calibration_curve
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+
+import onebit
+from onebit import (
+    AutoCompleter,
+    HingeCompleter,
+    LogisticCompleter,
+    NuclearNormCompleter,
+    Observations,
+)
+from onebit.priors import InverseGamma
+
+MAKERS = {
+    "logistic": lambda: LogisticCompleter(3, random_state=0),
+    "logistic diagonal gamma": lambda: LogisticCompleter(
+        3, covariance="diagonal", prior="gamma", random_state=0
+    ),
+    "hinge": lambda: HingeCompleter(3, random_state=0),
+    "hinge paper": lambda: HingeCompleter(3, method="paper", max_iter=40, random_state=0),
+    "nuclear norm": lambda: NuclearNormCompleter(2, random_state=0),
+    "auto": lambda: AutoCompleter(random_state=0),
+}
+ALL = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+BAYES = pytest.mark.parametrize(
+    "make", [make for name, make in MAKERS.items() if name != "nuclear norm"],
+    ids=[name for name in MAKERS if name != "nuclear norm"],
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def named(small_world):
+    """The small world with string row ids, integer column ids and {0, 1} answers."""
+    frame = pd.DataFrame(
+        {"row": [f"r{i:02d}" for i in small_world.pairs[:, 0]], "column": small_world.pairs[:, 1]}
+    )
+    return frame, (small_world.answers > 0).astype(int)
+
+
+@ALL
+def test_a_completer_beats_guessing_and_writes_answers_as_it_read_them(make, named):
+    frame, answers = named
+    model = make().fit(frame[:1200], answers[:1200])
+    predicted = model.predict(frame[1200:])
+    assert set(np.unique(predicted)) <= {0, 1}
+    assert model.classes_.tolist() == [0, 1]
+    accuracy = (predicted == answers[1200:]).mean()
+    assert accuracy > 0.7
+    assert model.score(frame[1200:], answers[1200:]) == pytest.approx(accuracy)
+    scores = model.decision_function(frame[1200:])
+    np.testing.assert_array_equal(predicted, (scores > 0).astype(int))
+
+
+@ALL
+def test_probabilities_are_probabilities_and_go_with_the_predictions(make, named):
+    frame, answers = named
+    model = make().fit(frame, answers)
+    probability = model.predict_proba(frame)
+    assert probability.shape == (len(frame), 2)
+    np.testing.assert_allclose(probability.sum(axis=1), 1.0)
+    assert ((probability > 0) & (probability < 1)).all()
+    calibration_curve(answers, probability[:, 1])
+
+
+@ALL
+def test_every_kind_of_table_gives_the_same_model(make, named):
+    frame, answers = named
+    expected = make().fit(frame, answers).predict_proba(frame[:20])
+    tables = [
+        frame.to_numpy(dtype=object),
+        list(frame.itertuples(index=False, name=None)),
+        pl.DataFrame({name: frame[name].tolist() for name in frame}),
+        pa.table({name: frame[name].tolist() for name in frame}),
+    ]
+    for table in tables[:2] if isinstance(make(), AutoCompleter) else tables:
+        model = make().fit(table, answers)
+        np.testing.assert_array_equal(model.predict_proba(frame[:20]), expected)
+
+
+@ALL
+def test_a_matrix_can_be_fitted_directly(make, small_world):
+    dense = np.full(small_world.truth.shape, np.nan)
+    dense[tuple(small_world.pairs.T)] = small_world.answers
+    seen = Observations.from_pairs(small_world.pairs, small_world.answers)
+    sparse = scipy.sparse.coo_array((small_world.answers, tuple(small_world.pairs.T)), shape=dense.shape)
+    first, *others = (make().fit(data).complete("score").to_numpy() for data in (dense, seen, sparse))
+    for other in others:
+        np.testing.assert_allclose(other, first, atol=1e-6)
+
+
+@ALL
+def test_scikit_learns_tools_work_as_they_are(make, named):
+    frame, answers = named
+    copy = clone(make())
+    assert copy.get_params() == make().get_params()
+    scores = cross_val_score(copy, frame, answers, cv=3)
+    assert scores.mean() > 0.65
+    probability = cross_val_predict(
+        copy, frame.to_numpy(dtype=object), answers, cv=2, method="predict_proba"
+    )
+    assert probability.shape == (len(frame), 2)
+
+
+def test_grid_search_chooses_a_temperature(named):
+    frame, answers = named
+    search = GridSearchCV(HingeCompleter(3), {"temperature": [0.01, 1.0]}, cv=3, scoring="neg_log_loss")
+    search.fit(frame, answers)
+    assert search.best_params_ == {"temperature": 1.0}
+
+
+@ALL
+def test_unknown_ids_fall_back_to_what_is_known(make, named):
+    frame, answers = named
+    model = make().fit(frame, answers)
+    unknown = pd.DataFrame({"row": ["nobody", "nobody", "r01"], "column": [3, 999, 999]})
+    scores, probability = model.decision_function(unknown), model.predict_proba(unknown)
+    assert np.isfinite(scores).all()
+    assert np.isfinite(probability).all()
+    if hasattr(model, "predict_uncertainty"):
+        known = model.predict_uncertainty(frame)
+        assert (model.predict_uncertainty(unknown) > np.median(known)).all()
+
+
+def test_an_unknown_row_gets_the_effect_of_a_known_column():
+    # Column "easy" is answered yes by nearly all, "hard" by nearly none.
+    pairs = [(f"r{i}", column) for i in range(60) for column in ("easy", "hard")]
+    answers = [int(column == "easy") if i % 10 else 1 - int(column == "easy")
+               for i in range(60) for column in ("easy", "hard")]  # fmt: skip
+    model = LogisticCompleter(1).fit(pairs, answers)
+    easy, hard = model.predict_proba([("new", "easy"), ("new", "hard")])[:, 1]
+    assert easy > 0.7
+    assert hard < 0.3
+
+
+@ALL
+def test_ids_of_another_kind_are_an_error(make, named):
+    model = make().fit(*named)
+    with pytest.raises(TypeError, match="column ids here are strings"):
+        model.predict(pd.DataFrame({"row": ["r01"], "column": ["3"]}))
+
+
+@ALL
+def test_saving_and_loading_changes_nothing(make, named, tmp_path):
+    frame, answers = named
+    model = make().fit(frame, answers.astype(bool))
+    model.save(tmp_path / "model.onebit")
+    again = onebit.load(tmp_path / "model.onebit")
+    assert type(again) is type(model)
+    assert again.get_params() == model.get_params()
+    assert again.rank_ == model.rank_
+    assert again.objective_ == model.objective_
+    query = pd.concat([frame[:50], pd.DataFrame({"row": ["nobody"], "column": [2]})])
+    np.testing.assert_array_equal(again.predict(query), model.predict(query))
+    np.testing.assert_array_equal(again.predict_proba(query), model.predict_proba(query))
+    pd.testing.assert_frame_equal(again.complete(), model.complete(), check_index_type=False)
+
+
+@ALL
+def test_the_filled_matrix_is_labelled(make, named):
+    frame, answers = named
+    model = make().fit(frame, answers)
+    filled = model.complete()
+    assert filled.shape == (50, 40)
+    assert filled.loc["r07", 12] == model.predict([("r07", 12)])[0]
+    chance = model.complete("probability")
+    assert chance.loc["r07", 12] == pytest.approx(model.predict_proba([("r07", 12)])[0, 1])
+    with pytest.raises(ValueError, match="output must be"):
+        model.complete("everything")
+
+
+def test_a_filled_matrix_larger_than_memory_is_refused(named, monkeypatch):
+    model = LogisticCompleter(1).fit(*named)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: type("M", (), {"available": 100})())
+    with pytest.raises(MemoryError, match=r"50 x 40 needs .* GiB .* predict the pairs"):
+        model.complete()
+
+
+@BAYES
+def test_folding_in_a_row_predicts_it_nearly_as_a_refit_does(make, named):
+    frame, answers = named
+    new = frame["row"] == "r05"
+    half = new & (np.cumsum(new) <= new.sum() // 2)
+    rest = new & ~half
+    model = make().fit(frame[~new], answers[~new])
+    before = model.decision_function(frame[~new][:50])
+    assert model.fold_in(frame[half], answers[half]) is model
+    np.testing.assert_array_equal(model.decision_function(frame[~new][:50]), before)
+    refit = make().fit(frame[~rest], answers[~rest])
+    folded, fitted = model.predict_proba(frame[rest])[:, 1], refit.predict_proba(frame[rest])[:, 1]
+    assert np.abs(folded - fitted).mean() < 0.12
+    assert model.complete().shape == (50, 40)
+
+
+def test_folding_in_a_column(named):
+    frame, answers = named
+    new = (frame["column"] == 7).to_numpy()
+    model = LogisticCompleter(3).fit(frame[~new], answers[~new])
+    model.fold_in(frame[new], answers[new])
+    assert model.score(frame[new], answers[new]) > 0.7
+    assert np.isfinite(model.posterior_.kl)
+
+
+def test_fold_in_needs_new_ids_on_one_side_only(named):
+    frame, answers = named
+    model = LogisticCompleter(3).fit(frame, answers)
+    with pytest.raises(ValueError, match="fold_in takes answers of new rows on known columns"):
+        model.fold_in(frame[:3], answers[:3])
+    with pytest.raises(ValueError, match="100% of the row ids and 100% of the column ids are new"):
+        model.fold_in([("new", 1000)], [1])
+    with pytest.raises(ValueError, match="2 pairs but 1 answers"):
+        model.fold_in([("new", 1), ("new", 2)], [1])
+
+
+@ALL
+def test_ties_count_as_wrong(make, named, monkeypatch):
+    frame, answers = named
+    model = make().fit(frame, answers)
+    zeros = (np.zeros(len(frame)), np.ones(len(frame)))
+    monkeypatch.setattr(type(model), "_score_moments", lambda self, rows, columns: zeros)
+    assert model.score(frame, answers) == 0.0
+
+
+# ---- small and odd data ------------------------------------------------------------------------
+
+ODD = {
+    "one observation": ([(0, 0)], [1]),
+    "one row": ([(0, j) for j in range(8)], [0, 1] * 4),
+    "one column": ([(i, 0) for i in range(8)], [0, 1] * 4),
+    "all yes": ([(i, j) for i in range(6) for j in range(5)], [1] * 30),
+    "all no": ([(i, j) for i in range(6) for j in range(5)], [0] * 30),
+    "all minus one": ([(i, j) for i in range(6) for j in range(5)], [-1] * 30),
+    "one entry, contradicting": ([(0, 0)] * 10, [0, 1] * 5),
+    "two by two": ([(0, 0), (0, 1), (1, 0), (1, 1)], [1, 0, 0, 1]),
+}
+
+
+@ALL
+@pytest.mark.parametrize(("pairs", "answers"), ODD.values(), ids=ODD.keys())
+def test_small_and_odd_data_give_finite_answers(make, pairs, answers):
+    model = make().fit(pairs, answers)
+    query = [*pairs, (99, 0), (0, 99), (99, 99)]
+    assert np.isfinite(model.decision_function(query)).all()
+    probability = model.predict_proba(query)
+    assert ((probability > 0) & (probability < 1)).all()
+    if len(set(answers)) == 1 and len(answers) > 1:
+        assert set(model.predict(pairs)) == set(answers)
+
+
+@ALL
+def test_scores_stay_finite_on_separable_data(make):
+    """All answers follow one sharp rule: likelihoods run off to infinity, posteriors must not."""
+    pairs = [(i, j) for i in range(40) for j in range(30)]
+    answers = [1 if (i < 20) == (j < 15) else -1 for i, j in pairs]
+    model = make().fit(np.repeat(pairs, 5, axis=0), np.repeat(answers, 5))
+    scores = model.decision_function(pairs)
+    assert np.isfinite(scores).all()
+    assert np.abs(scores).max() < 100
+    assert model.score(pairs, answers) > 0.99
+
+
+def test_a_rank_above_the_matrix_is_capped(small_world):
+    model = LogisticCompleter(500).fit(small_world.pairs, small_world.answers)
+    assert model.posterior_.hierarchy.rank == 40
+
+
+@pytest.mark.parametrize(
+    ("maker", "parameters", "message"),
+    [
+        (LogisticCompleter, {"rank": -1}, "rank must be an integer of at least 0, got -1"),
+        (LogisticCompleter, {"rank": 2.5}, "rank must be an integer"),
+        (LogisticCompleter, {"prior": "horseshoe"}, "prior must be one of 'inverse-gamma', 'gamma'"),
+        (LogisticCompleter, {"prior_scale": 0}, "prior_scale must be a positive finite number, got 0"),
+        (
+            LogisticCompleter,
+            {"temperature": np.nan},
+            "temperature must be a positive finite number, got nan",
+        ),
+        (LogisticCompleter, {"covariance": "half"}, "covariance must be one of 'full', 'diagonal'"),
+        (
+            LogisticCompleter,
+            {"effects": "all"},
+            "effects must be one of True, False, 'rows', 'columns'",
+        ),
+        (LogisticCompleter, {"n_init": 0}, "n_init must be an integer of at least 1, got 0"),
+        (LogisticCompleter, {"max_iter": 0}, "max_iter"),
+        (LogisticCompleter, {"tol": -1.0}, "tol"),
+        (LogisticCompleter, {"n_jobs": 0}, "n_jobs must be a non-zero integer"),
+        (HingeCompleter, {"method": "magic"}, "method must be one of 'engine', 'paper'"),
+        (NuclearNormCompleter, {"alpha": 0.0}, "alpha must be a positive finite number"),
+        (NuclearNormCompleter, {"radius": -2.0}, "radius"),
+        (AutoCompleter, {"n_jobs": "many"}, "n_jobs"),
+    ],
+)
+def test_a_bad_parameter_is_named_with_its_value(maker, parameters, message, named):
+    with pytest.raises(ValueError, match=message):
+        maker(**parameters).fit(*named)
+
+
+@ALL
+def test_bad_input_gives_one_clear_error(make, named):
+    frame, answers = named
+    with pytest.raises(ValueError, match="answer 7 at position 3"):
+        make().fit(frame[:5], [0, 1, 0, 7, 1])
+    with pytest.raises(ValueError, match="no observations"):
+        make().fit(frame[:0], [])
+    with pytest.raises(ValueError, match="pairs but 3 answers"):
+        make().fit(frame, [0, 1, 0])
+    with pytest.raises(ValueError, match="zero everywhere"):
+        make().fit(frame, answers, sample_weight=np.zeros(len(frame)))
+    with pytest.raises(NotFittedError):
+        make().predict(frame)
+    model = make().fit(frame, answers)
+    with pytest.raises(ValueError, match="two columns"):
+        model.predict(np.zeros((3, 3)))
+
+
+@ALL
+def test_weights_of_zero_are_like_absence(make, named):
+    frame, answers = named
+    rubbish = frame.copy()
+    weight = np.concatenate([np.ones(len(frame)), np.zeros(len(frame))])
+    doubled = pd.concat([frame, rubbish])
+    model = make().fit(doubled, np.concatenate([answers, 1 - answers]), sample_weight=weight)
+    assert model.score(frame, answers) > 0.8
+
+
+def test_a_fit_that_stops_early_says_what_to_do(named):
+    with pytest.warns(ConvergenceWarning, match="after 2 rounds.*raise max_iter or tol"):
+        LogisticCompleter(3, max_iter=2).fit(*named)
+
+
+def test_a_callback_sees_every_round_and_can_stop_the_fit(named):
+    seen = []
+    model = LogisticCompleter(3).fit(*named, callback=seen.append)
+    assert [progress.round for progress in seen] == list(range(1, model.n_iter_ + 1))
+
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    untouched = LogisticCompleter(3)
+    with pytest.raises(KeyboardInterrupt):
+        untouched.fit(*named, callback=stop)
+    assert not hasattr(untouched, "posterior_")
+
+
+def test_verbose_logs_and_nothing_is_printed(named, caplog, capsys):
+    with caplog.at_level("INFO", logger="onebit"):
+        LogisticCompleter(2, max_iter=3, verbose=1).fit(*named)
+    assert "round 1: objective" in caplog.text
+    assert capsys.readouterr().out == ""
+
+
+def test_priors_can_be_given_whole(named, tmp_path):
+    model = LogisticCompleter(3, prior=InverseGamma(2.0, 0.5)).fit(*named)
+    assert model.posterior_.hierarchy.factor_prior == InverseGamma(2.0, 0.5)
+    model.save(tmp_path / "model.onebit")
+    assert onebit.load(tmp_path / "model.onebit").prior == InverseGamma(2.0, 0.5)
+
+
+@ALL
+def test_no_warning_escapes(make, named):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = make().fit(*named)
+        model.predict_proba(named[0])

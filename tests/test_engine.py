@@ -1,0 +1,186 @@
+"""The coordinate loop: what it minimises, that it descends, that it lands on an optimum."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from onebit import HingeCompleter, LogisticCompleter, Observations
+from onebit.engine.coordinate import Schedule, minimise
+from onebit.engine.start import spectral_start
+from onebit.hierarchy import Hierarchy
+from onebit.losses import HINGE, LOGISTIC
+from onebit.posterior import Gaussians, Posterior
+from onebit.priors import Gamma, InverseGamma
+from onebit.threads import threads
+
+GRID = list(
+    itertools.product(
+        [LOGISTIC, HINGE],
+        [True, False],
+        [(True, True), (False, False), (True, False), (False, True)],
+        [InverseGamma(1.0, 1.5), Gamma(3.0, 20.0)],
+    )
+)
+IDS = [
+    f"{loss.name}-{'full' if full else 'diagonal'}-effects{int(e[0])}{int(e[1])}-{prior.name}"
+    for loss, full, e, prior in GRID
+]
+
+
+def setting(observations, effects, prior, rank=4):
+    return Hierarchy(observations.shape, rank, *effects, prior, InverseGamma(1.0, 1.0))
+
+
+def run(observations, hierarchy, loss, full, temperature=1.3, n_jobs=1, **schedule):
+    schedule = Schedule(**({"max_iter": 60, "tol": 1e-7} | schedule))
+    start = spectral_start(observations, hierarchy, np.random.default_rng(0))
+    with threads(n_jobs) as pool:
+        return minimise(
+            observations, hierarchy, loss, start,
+            full=full, temperature=temperature, schedule=schedule, pool=pool,
+        )  # fmt: skip
+
+
+def objective(posterior, observations, loss, temperature):
+    """The objective from its definition: mean bound on the loss plus KL / lambda."""
+    view = observations.by_row
+    mean, variance = posterior.score_moments(view.owners(), view.index)
+    weight = view.weight if len(view.weight) else np.ones(observations.n)
+    bound = loss.bound(view.sign, mean, mean**2 + variance)
+    total = observations.total_weight
+    return float((weight * bound).sum() / total + posterior.kl / (temperature * total))
+
+
+@pytest.fixture(scope="module")
+def seen(small_world):
+    return Observations.from_pairs(small_world.pairs, small_world.answers)
+
+
+@pytest.fixture(scope="module")
+def weighted(small_world):
+    weight = np.random.default_rng(0).integers(0, 4, size=len(small_world.answers))
+    return Observations.from_pairs(small_world.pairs, small_world.answers, weight)
+
+
+@pytest.mark.parametrize(("loss", "full", "effects", "prior"), GRID, ids=IDS)
+def test_the_objective_never_rises_and_is_the_one_defined(seen, loss, full, effects, prior):
+    hierarchy = setting(seen, effects, prior)
+    fit = run(seen, hierarchy, loss, full)
+    rises = np.diff(fit.path)
+    assert rises.max() <= 1e-7 * abs(fit.path[-1])
+    assert fit.path[0] - fit.path[-1] > 0.01
+    assert fit.objective == pytest.approx(objective(fit.posterior, seen, loss, 1.3), rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("full", [True, False], ids=["full", "diagonal"])
+def test_weights_enter_the_objective_and_it_still_never_rises(weighted, loss, full):
+    hierarchy = setting(weighted, (True, True), InverseGamma(1.0, 1.5))
+    fit = run(weighted, hierarchy, loss, full)
+    assert np.diff(fit.path).max() <= 1e-7 * abs(fit.path[-1])
+    assert fit.objective == pytest.approx(objective(fit.posterior, weighted, loss, 1.3), rel=1e-6)
+
+
+@pytest.mark.parametrize(("loss", "full", "effects", "prior"), GRID[::3], ids=IDS[::3])
+def test_no_small_change_of_means_or_variances_lowers_the_objective(
+    seen, rng, loss, full, effects, prior
+):
+    fit = run(seen, setting(seen, effects, prior), loss, full, max_iter=1000, tol=1e-11)
+    best = objective(fit.posterior, seen, loss, 1.3)
+    for _ in range(10):
+        sides = []
+        for side in fit.posterior.sides:
+            mean = side.mean + 1e-3 * rng.standard_normal(side.mean.shape)
+            scale = np.exp(1e-3 * rng.standard_normal((len(mean), 1)))
+            sides.append(Gaussians(mean, side.covariance * scale, full))
+        moved = Posterior(*sides, fit.posterior.hyper, fit.posterior.hierarchy)
+        assert objective(moved, seen, loss, 1.3) > best - 1e-7
+
+
+def test_integer_weights_are_repetitions(small_world):
+    weight = np.random.default_rng(1).integers(1, 4, size=len(small_world.answers))
+    weighted = Observations.from_pairs(small_world.pairs, small_world.answers, weight)
+    repeated = Observations.from_pairs(
+        np.repeat(small_world.pairs, weight, axis=0), np.repeat(small_world.answers, weight)
+    )
+    hierarchy = setting(weighted, (True, True), InverseGamma(1.0, 1.5))
+    start = run(weighted, hierarchy, LOGISTIC, True, max_iter=5).posterior
+    with threads(1) as pool:
+        one, other = (
+            minimise(
+                data, hierarchy, LOGISTIC, start,
+                full=True, temperature=1.3, schedule=Schedule(10, 1e-12), pool=pool,
+            )
+            for data in (weighted, repeated)
+        )  # fmt: skip
+    np.testing.assert_allclose(one.path, other.path, rtol=1e-6)
+    np.testing.assert_allclose(one.posterior.rows.mean, other.posterior.rows.mean, atol=1e-4)
+
+
+@pytest.mark.parametrize("completer", [LogisticCompleter, HingeCompleter])
+def test_the_result_is_the_same_for_any_number_of_threads(completer, rng):
+    # Large enough that the work is really split.
+    rows, columns = rng.integers(800, size=60_000), rng.integers(300, size=60_000)
+    pairs, answers = np.stack([rows, columns], axis=1), rng.choice([-1, 1], size=60_000)
+    first, *others = (
+        completer(4, n_jobs=n_jobs, max_iter=5, random_state=0).fit(pairs, answers)
+        for n_jobs in (1, 2, 5)
+    )
+    for other in others:
+        np.testing.assert_array_equal(first.posterior_.rows.mean, other.posterior_.rows.mean)
+        np.testing.assert_array_equal(first.objective_path_, other.objective_path_)
+        np.testing.assert_array_equal(first.predict_proba(pairs), other.predict_proba(pairs))
+
+
+def test_a_seed_gives_the_same_fit_twice(small_world):
+    fits = [
+        HingeCompleter(4, n_init=3, random_state=7).fit(small_world.pairs, small_world.answers)
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(fits[0].posterior_.rows.mean, fits[1].posterior_.rows.mean)
+
+
+def test_more_starts_never_end_higher(small_world):
+    objectives = [
+        LogisticCompleter(6, n_init=n, random_state=7)
+        .fit(small_world.pairs, small_world.answers)
+        .objective_
+        for n in (1, 4)
+    ]
+    assert objectives[1] <= objectives[0]
+
+
+def test_a_warm_start_ends_where_the_cold_one_did(seen):
+    hierarchy = setting(seen, (True, True), InverseGamma(1.0, 1.5))
+    cold = run(seen, hierarchy, LOGISTIC, True, max_iter=2000, tol=1e-9)
+    with threads(1) as pool:
+        warm = minimise(
+            seen, hierarchy, LOGISTIC, cold.posterior,
+            full=True, temperature=1.3, schedule=Schedule(50, 1e-9), pool=pool,
+        )  # fmt: skip
+    assert warm.n_iter <= 3
+    assert warm.path[0] == pytest.approx(cold.objective, rel=1e-9)
+
+
+def test_the_start_of_a_fit_is_not_the_saddle_at_zero(small_world):
+    model = LogisticCompleter(3, effects=False).fit(small_world.pairs, small_world.answers)
+    assert model.rank_ == 2
+
+
+def test_the_full_family_reaches_at_least_as_low_as_the_diagonal_one(seen):
+    hierarchy = setting(seen, (True, True), InverseGamma(1.0, 1.5))
+    full, diagonal = (run(seen, hierarchy, LOGISTIC, f, max_iter=800, tol=1e-10) for f in (True, False))
+    assert full.objective <= diagonal.objective + 1e-6
+
+
+def test_effects_alone_recover_a_rasch_model():
+    """Strong effects, many answers: the posterior means approach the true effects."""
+    rng = np.random.default_rng(5)
+    ability, easiness = rng.normal(0.5, 1.0, 150), rng.normal(0.0, 1.0, 120)
+    score = ability[:, None] + easiness[None, :]
+    answers = (rng.random(score.shape) < 1 / (1 + np.exp(-score))).astype(int)
+    model = LogisticCompleter(0).fit(Observations.from_matrix(answers))
+    estimate = model.complete("score").to_numpy()
+    assert np.sqrt(np.mean((estimate - score) ** 2)) < 0.35
+    assert np.corrcoef(model.posterior_.rows.mean[:, 0], ability)[0, 1] > 0.95
