@@ -69,9 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     world = simulate.world("A2", rank=3, seed=options.seed)
     flipped = np.mean(world.answers != np.sign(world.truth[tuple(world.pairs.T)]))
-    print(
-        f"A world with a known truth: {world.truth.shape[0]} rows, {world.truth.shape[1]} columns, rank 3."
-    )
+    rows, columns = world.truth.shape
+    print(f"A world with a known truth: {rows} rows, {columns} columns, rank 3.")
     print(f"Seen: {len(world.answers)} of {world.truth.size} answers, {flipped:.1%} of them wrong.\n")
 
     def tell(progress: Progress) -> None:
@@ -94,10 +93,10 @@ def main(arguments: list[str] | None = None) -> int:
     majority = max(np.mean(world.truth > 0), np.mean(world.truth < 0))
     print(f"  rank found            {model.rank_} (the truth has 3)")
     print(
-        f"  wrong, blank entries  {wrong[blank].mean():.2%} (the commoner answer everywhere: {1 - majority:.0%})"
+        f"  wrong, blank entries  {wrong[blank].mean():.2%} (always the commoner answer: {1 - majority:.0%})"
     )
     print(
-        f"  wrong, seen entries   {wrong[~blank].mean():.2%}, though {flipped:.1%} of the answers there were\n"
+        f"  wrong, seen entries   {wrong[~blank].mean():.2%}, though {flipped:.1%} of those answers were\n"
     )
 
     sure = np.abs(scores) / uncertainty
@@ -115,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     print(f"\nThe picture is in {picture}")
     print(
-        "Next: model.predict_proba(pairs), model.fold_in(new_pairs, answers), model.save(path); see README.md"
+        "Next: model.predict_proba(pairs), model.fold_in(pairs, answers), model.save(path); see README.md"
     )
     return 0
 
