@@ -90,13 +90,13 @@ def main(arguments: list[str] | None = None) -> int:
     blank = np.ones(world.truth.shape, dtype=bool)
     blank[tuple(world.pairs.T)] = False
     wrong = scores * np.sign(world.truth) <= 0
-    majority = max(np.mean(world.truth > 0), np.mean(world.truth < 0))
     print(f"  rank found            {model.rank_} (the truth has 3)")
+    guessing = 1 - max(np.mean(world.truth > 0), np.mean(world.truth < 0))
     print(
-        f"  wrong, blank entries  {wrong[blank].mean():.2%} (always the commoner answer: {1 - majority:.0%})"
+        f"  wrong, blank entries  {wrong[blank].mean():.2%} (always the commoner answer: {guessing:.0%})"
     )
     print(
-        f"  wrong, seen entries   {wrong[~blank].mean():.2%}, though {flipped:.1%} of those answers were\n"
+        f"  wrong, seen entries   {wrong[~blank].mean():.2%}, though {flipped:.1%} of the answers were\n"
     )
 
     sure = np.abs(scores) / uncertainty
