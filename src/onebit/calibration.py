@@ -30,8 +30,8 @@ def expected_sigmoid(mean: Array, variance: Array) -> Array:
     Examples
     --------
     >>> from onebit.calibration import expected_sigmoid
-    >>> expected_sigmoid([2.0, 2.0], [0.0, 10.0]).round(3).tolist()
-    [0.881, 0.711]
+    >>> expected_sigmoid([2.0, 2.0], [0.0, 10.0]).round(2).tolist()
+    [0.88, 0.71]
     """
     mean, deviation = np.asarray(mean, dtype=float), np.sqrt(np.asarray(variance, dtype=float))
     total = np.zeros_like(mean)
