@@ -159,7 +159,7 @@ def test_a_warm_start_ends_where_the_cold_one_did(seen):
             seen, hierarchy, LOGISTIC, cold.posterior,
             full=True, temperature=1.3, schedule=Schedule(50, 1e-7), pool=pool,
         )  # fmt: skip
-    assert warm.n_iter <= 3
+    assert warm.n_iter <= cold.n_iter // 2
     assert warm.path[0] == pytest.approx(cold.objective, rel=1e-7)
 
 
