@@ -25,7 +25,7 @@ test: lint
 	$(BIN)/python -m pytest
 
 bench-accuracy: install
-	$(BIN)/python benchmarks/accuracy.py --data $(DATA)
+	$(BIN)/python benchmarks/accuracy.py --data $(DATA) --output docs/accuracy.md
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .ruff_cache .mypy_cache .hypothesis

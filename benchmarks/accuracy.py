@@ -1,11 +1,11 @@
 """How accurate the completers are: the paper's simulated worlds and real matrices.
 
-    make bench-accuracy                  # everything, about fifteen minutes on two cores
+    make bench-accuracy                  # everything, about twenty minutes on two cores
     python benchmarks/accuracy.py --data FOLDER --seeds 5 --splits 3
 
 Every figure is a mean over seeds or splits with its standard error. Real data is read from FOLDER
 (``ml-100k/u.data`` and ``*.parquet`` files with columns row, col, y); what is not there is left out.
-The page ``docs/accuracy.md`` is what a full run writes with ``--output docs/accuracy.md``.
+``--output`` writes the page; ``make bench-accuracy`` writes ``docs/accuracy.md``.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def real(pairs, answers, held_out: int, splits: int, makers: Makers, say) -> str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=None, help="folder with the real data")
-    parser.add_argument("--seeds", type=int, default=20, help="simulated worlds of each kind")
+    parser.add_argument("--seeds", type=int, default=60, help="simulated worlds of each kind")
     parser.add_argument("--splits", type=int, default=10, help="random splits of MovieLens 100k")
     parser.add_argument("--output", type=Path, default=None, help="write the page here as well")
     arguments = parser.parse_args()

@@ -30,6 +30,7 @@ RANKS = (10, 20, 40)
 # A trial starts from the best posterior so far and stops early: it is there to be ranked.
 _COLD_ROUNDS, _WARM_ROUNDS = 50, 20
 _TRIAL_TOL = 1e-4
+_FINAL_ROUNDS = 500
 # Held-out share, and the number of answers from which one split is enough.
 _SHARE = 0.15
 _ENOUGH = 30_000
@@ -153,7 +154,7 @@ class AutoCompleter(PairClassifier):
             search = _Search(observations, rng, pool, settings, callback)
             best = search.run() if search.usable else None
             choice = best.choice if best else Choice()
-            completer = choice.completer(**settings)
+            completer = choice.completer(**settings, max_iter=_FINAL_ROUNDS)
             start = best.posteriors[0] if best else None
             fit = completer._run(observations, rng, pool, callback, start)
         completer._remember(observations)
