@@ -1,6 +1,7 @@
 """AutoCompleter: it chooses well, cheaply, and says what it chose."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from onebit import AutoCompleter, LogisticCompleter, simulate
@@ -59,3 +60,15 @@ def test_a_seed_repeats_the_search(small_world):
     )
     assert one.search_.equals(two.search_)
     np.testing.assert_array_equal(one.posterior_.rows.mean, two.posterior_.rows.mean)
+
+
+def test_on_noise_the_reported_log_loss_is_not_better_than_guessing():
+    rng = np.random.default_rng(0)
+    losses = []
+    for _ in range(12):
+        pairs, answers = rng.integers(0, 12, (80, 2)), rng.integers(0, 2, 80)
+        table = AutoCompleter(random_state=0).fit(pairs, answers).search_
+        losses.append(table.groupby("loss")["log_loss"].mean())
+    mean = pd.concat(losses, axis=1).mean(axis=1)
+    assert mean["hinge"] > np.log(2) - 0.01
+    assert mean["logistic"] > np.log(2) - 0.01

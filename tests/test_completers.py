@@ -376,3 +376,61 @@ def test_no_warning_escapes(make, named):
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = make().fit(*named)
         model.predict_proba(named[0])
+
+
+@pytest.mark.parametrize("make", [MAKERS["hinge"], MAKERS["hinge paper"], MAKERS["auto"]])
+def test_answers_without_weight_change_nothing(make, named):
+    frame, answers = named
+    plain = make().fit(frame, answers)
+    weight = np.concatenate([np.ones(len(frame)), np.zeros(len(frame))])
+    weighted = make().fit(pd.concat([frame, frame]), np.concatenate([answers, 1 - answers]), weight)
+    np.testing.assert_allclose(weighted.predict_proba(frame), plain.predict_proba(frame), atol=1e-5)
+
+
+def test_an_interrupted_fit_leaves_the_model_as_it_was(named):
+    frame, answers = named
+    model = HingeCompleter(3, random_state=0).fit(frame, answers)
+    before = model.predict_proba(frame)
+
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(frame[:500], answers[:500], callback=stop)
+    np.testing.assert_array_equal(model.predict_proba(frame), before)
+    fresh = HingeCompleter(3)
+    with pytest.raises(KeyboardInterrupt):
+        fresh.fit(frame, answers, callback=stop)
+    with pytest.raises(NotFittedError):
+        fresh.predict(frame)
+
+
+def test_a_refit_by_another_method_forgets_the_first(named):
+    model = HingeCompleter(3, method="paper", max_iter=20, calibrate=False).fit(*named)
+    assert model.avb_.total > 0
+    model.set_params(method="engine").fit(*named)
+    assert not hasattr(model, "avb_")
+
+
+@pytest.mark.parametrize("make", [MAKERS["hinge"], MAKERS["logistic"], MAKERS["auto"]])
+def test_a_prediction_is_the_more_probable_answer(make, named):
+    frame, answers = named
+    model = make().fit(frame, answers)
+    np.testing.assert_array_equal(model.predict(frame), model.predict_proba(frame).argmax(axis=1))
+
+
+def test_scores_need_one_answer_a_pair(named):
+    model = LogisticCompleter(2).fit(*named)
+    with pytest.raises(ValueError, match="2 pairs but 1 answers"):
+        model.score(named[0][:2], [1])
+
+
+def test_parameters_from_numpy_are_fine(named):
+    grid = {"covariance": np.array(["full", "diagonal"]), "effects": np.array([True, False])}
+    search = GridSearchCV(LogisticCompleter(2, max_iter=5), grid, cv=2).fit(*named)
+    assert len(search.cv_results_["params"]) == 4
+
+
+def test_nothing_to_fold_in(named):
+    with pytest.raises(ValueError, match="at least one answer"):
+        LogisticCompleter(2).fit(*named).fold_in([], [])

@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial.hermite_e import hermegauss
 
-from onebit.losses import HINGE, LOGISTIC, LOSSES
+from onebit.losses import HINGE, LOGISTIC
 
-BOTH = pytest.mark.parametrize("loss", LOSSES.values(), ids=lambda loss: loss.name)
+LOSSES = (LOGISTIC, HINGE)
+
+BOTH = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 NODES, WEIGHTS = hermegauss(80)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
@@ -89,6 +91,6 @@ def test_without_variance_the_bounds_are_the_losses():
 
 
 def test_large_scores_stay_finite():
-    for loss in LOSSES.values():
+    for loss in LOSSES:
         for value in (*loss.majoriser(1, -1e6, 1e12), loss.bound(1, -1e6, 1e12)):
             assert np.isfinite(value)

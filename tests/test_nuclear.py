@@ -84,3 +84,13 @@ def test_repeats_count_and_an_unknown_row_is_the_average_one(world):
     assert again.objective_ == pytest.approx(model.objective_, abs=1e-5)
     average = model.complete("score").to_numpy().mean(axis=0)[3]
     assert model.decision_function([(999, 3)])[0] == pytest.approx(average)
+
+
+@pytest.mark.parametrize("shape", [(1, 30), (2, 300), (5, 200)])
+def test_short_and_long_matrices_take_the_sparse_route_as_well(shape, monkeypatch):
+    world = simulate.world("B3", rank=1, shape=shape, density=0.8, seed=0)
+    monkeypatch.setattr(nuclear, "_DENSE_SIZE", 0)
+    model = NuclearNormCompleter(1, tol=1e-4, max_iter=1000, random_state=0).fit(
+        world.pairs, world.answers
+    )
+    assert model.converged_

@@ -216,3 +216,108 @@ def test_strings_asked_of_integers_are_an_error_not_unknown():
     index, _ = IdIndex.from_values([1, 2], "row")
     with pytest.raises(TypeError, match=r"row ids here are strings .* fitted on numbers"):
         index.encode(["1", "2"])
+
+
+KNOWN_AND_ASKED = [
+    ([1, 2], ["1", "2"], "strings .* fitted on numbers"),
+    (["a", "b"], [b"a"], "byte strings .* fitted on strings"),
+    ([1, 2], [True], "booleans .* fitted on numbers"),
+    ([datetime.date(2020, 1, 1)], ["2020-01-01"], "strings .* fitted on dates"),
+    (["2020-01-01"], [pd.Timestamp("2020-01-01")], "dates .* fitted on strings"),
+    (
+        [pd.Timestamp("2020-01-01")],
+        [pd.Timestamp("2020-01-01", tz="UTC")],
+        "dates with time zone|date with time zones",
+    ),
+]
+
+
+@pytest.mark.parametrize(("known", "asked", "message"), KNOWN_AND_ASKED)
+def test_ids_of_another_kind_are_an_error_not_unknown(known, asked, message):
+    index, _ = IdIndex.from_values(known, "row")
+    with pytest.raises(TypeError, match=message):
+        index.encode(asked)
+
+
+def test_dates_and_timestamps_are_the_same_ids():
+    index, _ = IdIndex.from_values([datetime.date(2020, 1, 2), datetime.date(2020, 1, 1)], "row")
+    asked = pl.DataFrame({"r": [datetime.date(2020, 1, 2)], "c": [1]})
+    for values in ([datetime.date(2020, 1, 2)], pd.to_datetime(["2020-01-02"]), asked["r"].to_list()):
+        assert index.encode(values).tolist() == [1]
+
+
+LARGE = [1800000000000000001, 1800000000000000002, 1800000000000000003]
+
+
+def test_large_integers_never_match_their_neighbours():
+    index, _ = IdIndex.from_values(LARGE, "row")
+    assert index.encode(LARGE).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="float too large"):
+        index.encode(np.array(LARGE, dtype=float))
+
+
+@pytest.mark.parametrize(
+    "table", [pl.DataFrame, pa.table, pd.DataFrame], ids=["polars", "pyarrow", "pandas"]
+)
+def test_a_missing_id_is_named_also_when_predicting(table):
+    from onebit.ids import pair_columns
+
+    index, _ = IdIndex.from_values(LARGE, "row")
+    with pytest.raises(ValueError, match="row id at position 1 is missing"):
+        index.encode(pair_columns(table({"r": [LARGE[1], None], "c": [0, 0]}))[0])
+
+
+def test_categories_with_a_missing_id():
+    with pytest.raises(ValueError, match="row id at position 1 is missing"):
+        IdIndex.from_values(pd.Series([1, None, 2]).astype("Int64").astype("category"), "row")
+
+
+def test_a_single_pair_must_stand_in_a_list():
+    with pytest.raises(ValueError, match="wrap a single pair in a list"):
+        Observations.from_pairs(("u1", "v1"), [1, 0])
+
+
+def test_masked_and_missing_entries_of_a_matrix_are_blanks():
+    masked = np.ma.array([[1, 0], [0, 1]], mask=[[0, 1], [0, 0]])
+    assert Observations.from_matrix(masked).n == 3
+    nullable = pd.DataFrame({"a": [1, None], "b": [0, 1]}, dtype="Int64")
+    assert triples(Observations.from_matrix(nullable)) == [(0, "a", 1), (0, "b", -1), (1, "b", 1)]
+    flags = pd.DataFrame({"a": [True, None], "b": [False, True]}, dtype="boolean")
+    assert Observations.from_matrix(flags).n == 3
+    for table in (pl.DataFrame({"a": [1, None]}), pa.table({"a": [1, None]})):
+        assert triples(Observations.from_matrix(table)) == [(0, "a", 1)]
+    with pytest.raises(ValueError, match="nan at position 1"):
+        signs(np.ma.array([1, 0], mask=[0, 1]))
+
+
+def test_answers_in_quotes_are_refused_and_objects_keep_their_kind():
+    with pytest.raises(ValueError, match="answer '1' at position 0 is not a number"):
+        signs(pd.Series(["1", "0"]))
+    sign, classes = signs(np.array([True, False], dtype=object))
+    assert sign.tolist() == [1, -1]
+    assert classes.tolist() == [False, True]
+
+
+def test_answers_without_weight_are_dropped_but_their_ids_stay():
+    seen = Observations.from_pairs([(0, 0), (1, 1), (2, 0)], [1, 0, 1], [1.0, 0.0, 2.0])
+    assert seen.n == 2
+    assert seen.shape == (3, 2)
+
+
+def test_weights_too_far_apart_are_refused():
+    weight = np.ones(200_000)
+    weight[7] = 1e6
+    pairs = np.zeros((200_000, 2), dtype=int)
+    with pytest.raises(ValueError, match=r"1e\+06 at position 7.*times the mean weight"):
+        Observations.from_pairs(pairs, np.ones(200_000, dtype=int), weight)
+
+
+def test_the_order_of_the_answers_does_not_matter(rng):
+    rows, columns = rng.integers(6, size=200), rng.integers(5, size=200)
+    pairs, answers, weight = np.stack([rows, columns], axis=1), rng.choice([-1, 1], 200), rng.random(200)
+    order = rng.permutation(200)
+    one = Observations.from_pairs(pairs, answers, weight)
+    other = Observations.from_pairs(pairs[order], answers[order], weight[order])
+    for view, twin in ((one.by_row, other.by_row), (one.by_column, other.by_column)):
+        for name in ("start", "index", "sign", "weight"):
+            np.testing.assert_array_equal(getattr(view, name), getattr(twin, name))

@@ -136,3 +136,15 @@ def test_a_saved_posterior_comes_back_the_same(posterior, tmp_path):
         posterior.score_moments([0, -1], [1, 2]), again.score_moments([0, -1], [1, 2]), strict=True
     ):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_codes_outside_the_matrix_are_refused(posterior):
+    with pytest.raises(ValueError, match=r"row code 50 is outside -1\.\.49"):
+        posterior.score_moments([0, 50], [0, 0])
+    with pytest.raises(ValueError, match=r"column code -2 is outside"):
+        posterior.score_moments([0], [-2])
+    with pytest.raises(ValueError, match=r"of one length, got shapes \(2,\) and \(1,\)"):
+        posterior.score_moments([0, 1], [0])
+    draw = posterior.sample(np.random.default_rng(0))
+    with pytest.raises(ValueError, match="row code -1 is outside 0"):
+        draw.scores(np.array([-1]), np.array([0]))

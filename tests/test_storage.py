@@ -131,6 +131,12 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(saved, tmp_path, mo
         pd.Index([("a", 1), ("b", 2)], tupleize_cols=False),
         pd.Index([pd.Timestamp("2020-01-01").date(), pd.Timestamp("2020-01-02").date()]),
         pd.Index([], dtype=object),
+        pd.Index(np.array([2**63 + 5, 7], dtype=np.uint64)),
+        pd.Index([2**70, 3], dtype=object),
+        pd.DatetimeIndex(np.array(["1500-01-01", "9999-01-01"], dtype="datetime64[s]")),
+        pd.Index(
+            [("a", pd.Timestamp(1, unit="ns")), ("b", pd.Timestamp(2, unit="ns"))], tupleize_cols=False
+        ),
     ],
     ids=repr,
 )
@@ -144,3 +150,10 @@ def test_ids_of_every_kind_come_back(index):
 def test_ids_that_cannot_be_saved_are_named():
     with pytest.raises(TypeError, match="ids of type frozenset cannot be saved"):
         storage.pack_ids(pd.Index([frozenset([1])]), "rows")
+
+
+def test_a_saved_file_has_the_permissions_of_any_other(saved, tmp_path):
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    onebit.load(saved).save(tmp_path / "model.onebit")
+    assert (tmp_path / "model.onebit").stat().st_mode == plain.stat().st_mode

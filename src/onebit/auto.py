@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from onebit.calibration import Calibration, fit_calibration, natural_calibration
+from onebit.calibration import Calibration, fit_calibration
 from onebit.completers import HingeCompleter, LogisticCompleter, VariationalCompleter
 from onebit.engine.coordinate import Callback, Progress
 from onebit.estimator import PairClassifier, log_to_stderr, logger, observations_of
@@ -69,15 +69,16 @@ class Trial:
 
     choice: Choice
     losses: Array
+    weights: Array
     accuracy: float
     rounds: int
     posteriors: tuple[Posterior, ...]
-    calibration: Calibration
+    calibration: Calibration | None
 
     @property
     def log_loss(self) -> float:
         """The mean log-loss of the held-out answers."""
-        return float(self.losses.mean())
+        return float(np.average(self.losses, weights=self.weights))
 
     def beats(self, other: Trial) -> bool:
         """Say whether this trial's log-loss is lower by more than the difference's standard error.
@@ -86,7 +87,10 @@ class Trial:
         away from good defaults.
         """
         difference = other.losses - self.losses
-        return bool(difference.mean() > difference.std() / np.sqrt(len(difference)))
+        gain = np.average(difference, weights=self.weights)
+        share = self.weights / self.weights.sum()
+        error = np.sqrt((share**2 * (difference - gain) ** 2).sum())
+        return bool(gain > error)
 
 
 class AutoCompleter(PairClassifier):
@@ -156,11 +160,11 @@ class AutoCompleter(PairClassifier):
             choice = best.choice if best else Choice()
             completer = choice.completer(**settings, max_iter=_FINAL_ROUNDS)
             start = best.posteriors[0] if best else None
-            fit = completer._run(observations, rng, pool, callback, start)
+            fit, found = completer._run(observations, rng, pool, callback, start)
+        if best and best.calibration:
+            found["calibration_"] = best.calibration
         completer._remember(observations)
-        completer._store(fit)
-        if best and isinstance(completer, HingeCompleter):
-            completer.calibration_ = best.calibration
+        completer._store(fit, found)
         self._remember(observations)
         self.completer_ = completer
         self.best_params_ = asdict(choice)
@@ -299,11 +303,12 @@ class _Search:
             max_iter=_WARM_ROUNDS if warm else _COLD_ROUNDS,
             tol=_TRIAL_TOL,
         )
-        posteriors, moments, signs, rounds = [], [], [], 0
+        posteriors, moments, signs, weights, rounds = [], [], [], [], 0
         for k, (observations, held, kept) in enumerate(self.splits):
             start = warm.posteriors[k] if warm else None
-            fit = completer._run(kept, self.rng, self.pool, None, start)
+            fit, _ = completer._run(kept, self.rng, self.pool, None, start)
             view = observations.by_row
+            weights.append(view.weight[held] if len(view.weight) else np.ones(held.sum()))
             moments.append(
                 fit.posterior.score_moments(view.owners()[held], view.index[held], self.pool.count)
             )
@@ -311,18 +316,29 @@ class _Search:
             posteriors.append(fit.posterior)
             rounds += fit.n_iter
         mean, variance = (np.concatenate(part) for part in zip(*moments, strict=True))
-        sign = np.concatenate(signs)
-        calibration = natural_calibration(choice.temperature)
+        sign, weight = np.concatenate(signs), np.concatenate(weights).astype(float)
+        calibration = None
         if isinstance(completer, HingeCompleter):
-            calibration = fit_calibration(mean, variance, sign, calibration)
-            completer.calibration_ = calibration
-        probability = completer._probability(mean, variance)
+            calibration = fit_calibration(mean, variance, sign, weight)
+            probability = _cross_fitted(mean, variance, sign, weight)
+        else:
+            probability = completer._probability(mean, variance)
         losses = -np.log(np.where(sign > 0, probability, 1.0 - probability))
-        accuracy = float((sign * mean > 0).mean())
-        trial = Trial(choice, losses, accuracy, rounds, tuple(posteriors), calibration)
+        accuracy = float(np.average(sign * mean > 0, weights=weight))
+        trial = Trial(choice, losses, weight, accuracy, rounds, tuple(posteriors), calibration)
         self.trials.append(trial)
         logger.info("trial %d: %s, held-out log-loss %.4f, accuracy %.4f",
                     len(self.trials), choice, trial.log_loss, accuracy)  # fmt: skip
         if self.callback is not None:
             self.callback(Progress(len(self.trials), 0, trial.log_loss))
         return trial
+
+
+def _cross_fitted(mean: Array, variance: Array, sign: NDArray[np.int8], weight: Array) -> Array:
+    """Return hinge probabilities in which no answer helped to fit the curve that it is scored by."""
+    probability = np.empty_like(mean)
+    half = np.arange(len(mean)) % 2 == 0
+    for part in (half, ~half):
+        curve = fit_calibration(mean[~part], variance[~part], sign[~part], weight[~part])
+        probability[part] = curve.probability(mean[part], variance[part])
+    return probability

@@ -24,7 +24,7 @@ from onebit.engine.start import spectral_start
 from onebit.estimator import PairClassifier, log_to_stderr, logger, observations_of
 from onebit.hierarchy import Hierarchy
 from onebit.ids import IdIndex, pair_columns
-from onebit.losses import HINGE, LOGISTIC, MajorisedLoss
+from onebit.losses import HINGE, LOGISTIC, Loss
 from onebit.observations import Observations, signs
 from onebit.parameters import Check, Instance, OneOf, Positive, Whole, check_parameters
 from onebit.posterior import Posterior
@@ -62,7 +62,7 @@ def variance_prior(prior: str | VariancePrior, scale: float, count: int) -> Vari
 class VariationalCompleter(PairClassifier):
     """Base of the completers whose result is a Gaussian posterior; not used by itself."""
 
-    _loss: ClassVar[MajorisedLoss]
+    _loss: ClassVar[Loss]
     _checks: ClassVar[dict[str, Check]] = {
         "rank": Whole(0),
         "prior": Instance((InverseGamma, Gamma), OneOf(("inverse-gamma", "gamma"))),
@@ -135,13 +135,13 @@ class VariationalCompleter(PairClassifier):
             log_to_stderr()
         rng = self._generator()
         with threads(self.n_jobs) as pool:
-            fit = self._run(observations, rng, pool, self._reporting(callback))
+            fit, found = self._run(observations, rng, pool, self._reporting(callback))
         self._remember(observations)
-        self._store(fit)
+        self._store(fit, found)
         if not fit.converged:
             warnings.warn(
-                f"{type(self).__name__} stopped after {fit.n_iter} rounds while the objective still "
-                f"fell by more than tol={self.tol:g} a round; raise max_iter or tol",
+                f"{type(self).__name__} stopped after {fit.n_iter} rounds before it settled to "
+                f"tol={self.tol:g}; raise max_iter or tol",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -186,8 +186,11 @@ class VariationalCompleter(PairClassifier):
         pool: Threads,
         callback: Callback | None,
         start: Posterior | None = None,
-    ) -> Fit:
-        """Descend from each of the ``n_init`` starts and return the fit with the lowest objective."""
+    ) -> tuple[Fit, dict[str, Any]]:
+        """Descend from each of the ``n_init`` starts and return the fit with the lowest objective.
+
+        Nothing is stored on the estimator: what else was found comes back as attributes to set.
+        """
         hierarchy = self._hierarchy(observations)
         fits = []
         for k in range(self.n_init):
@@ -205,9 +208,13 @@ class VariationalCompleter(PairClassifier):
                     callback=callback,
                 )
             )
-        return min(fits, key=lambda fit: fit.objective)
+        return min(fits, key=lambda fit: fit.objective), {}
 
-    def _store(self, fit: Fit) -> None:
+    def _store(self, fit: Fit, found: dict[str, Any]) -> None:
+        for name in ("calibration_", "avb_"):
+            self.__dict__.pop(name, None)
+        for name, value in found.items():
+            setattr(self, name, value)
         self.posterior_ = fit.posterior
         self.objective_ = fit.objective
         self.objective_path_ = fit.path
@@ -232,7 +239,8 @@ class VariationalCompleter(PairClassifier):
                 tensors["objective_path"],
                 content["n_iter"],
                 content["converged"],
-            )
+            ),
+            {},
         )
 
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
@@ -260,6 +268,8 @@ class VariationalCompleter(PairClassifier):
         check_is_fitted(self)
         row_values, column_values = pair_columns(X)
         codes = [self.rows_.encode(row_values), self.columns_.encode(column_values)]
+        if len(codes[0]) == 0:
+            raise ValueError("fold_in needs at least one answer")
         new = [bool((code < 0).all()) for code in codes]
         if new[0] == new[1] or any((codes[1 - side] < 0).any() for side in (0, 1) if new[side]):
             raise ValueError(
@@ -364,8 +374,8 @@ class HingeCompleter(VariationalCompleter):
 
     Probabilities: hinge scores are no log-odds. ``predict_proba`` applies a logistic curve in
     ``mean / sqrt(1 + variance)`` that is fitted on a tenth of the answers, held out of a first fit from
-    which the final one, on all answers, starts. ``calibrate=False`` saves that fit and uses the curve
-    of the pseudo-likelihood, ``sigmoid(2 temperature x)``.
+    which the engine's final one, on all answers, starts. ``calibrate=False`` saves that fit and uses the
+    curve of the pseudo-likelihood, ``sigmoid(2 temperature x)``.
 
     Parameters
     ----------
@@ -403,6 +413,7 @@ class HingeCompleter(VariationalCompleter):
     }
 
     avb_: ApproximateBound
+    calibration_: Calibration
 
     def __init__(
         self,
@@ -458,18 +469,20 @@ class HingeCompleter(VariationalCompleter):
         pool: Threads,
         callback: Callback | None,
         start: Posterior | None = None,
-    ) -> Fit:
-        self.calibration_ = natural_calibration(self.temperature)
+    ) -> tuple[Fit, dict[str, Any]]:
+        calibration = natural_calibration(self.temperature)
         held = rng.random(observations.n) < CALIBRATION_SHARE
-        if self.calibrate and held.sum() >= SMALLEST_CALIBRATION:
-            first = self._descend(observations.take(~held), rng, pool, callback, None)
+        if self.calibrate and held.sum() >= SMALLEST_CALIBRATION and not held.all():
+            first, _ = self._descend(observations.take(~held), rng, pool, callback, None)
             view = observations.by_row
             mean, variance = first.posterior.score_moments(
                 view.owners()[held], view.index[held], pool.count
             )
-            self.calibration_ = fit_calibration(mean, variance, view.sign[held], self.calibration_)
+            weight = view.weight[held].astype(float) if len(view.weight) else None
+            calibration = fit_calibration(mean, variance, view.sign[held], weight)
             start = first.posterior
-        return self._descend(observations, rng, pool, callback, start)
+        fit, found = self._descend(observations, rng, pool, callback, start)
+        return fit, found | {"calibration_": calibration}
 
     def _descend(
         self,
@@ -478,7 +491,7 @@ class HingeCompleter(VariationalCompleter):
         pool: Threads,
         callback: Callback | None,
         start: Posterior | None,
-    ) -> Fit:
+    ) -> tuple[Fit, dict[str, Any]]:
         if self._is_full() or self.method == "engine":
             return super()._run(observations, rng, pool, callback, start)
         hierarchy = self._hierarchy(observations)
@@ -494,8 +507,8 @@ class HingeCompleter(VariationalCompleter):
             )
             for k in range(self.n_init)
         ]
-        fit, self.avb_ = min(runs, key=lambda run: run[0].objective)
-        return fit
+        fit, avb = min(runs, key=lambda run: run[0].objective)
+        return fit, {"avb_": avb}
 
     def _probability(self, mean: Array, variance: Array) -> Array:
         return self.calibration_.probability(mean, variance)

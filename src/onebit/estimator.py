@@ -96,7 +96,10 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of correct answers; a score of exactly zero counts as wrong."""
         sign, _ = signs(y)
-        right = self.decision_function(X) * sign > 0
+        scores = self.decision_function(X)
+        if len(scores) != len(sign):
+            raise ValueError(f"{len(scores)} pairs but {len(sign)} answers; each pair needs one answer")
+        right = scores * sign > 0
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
         return float(np.average(right.astype(float), weights=weight))
 

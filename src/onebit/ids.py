@@ -10,8 +10,18 @@ from numpy.typing import NDArray
 
 Codes = NDArray[np.int32]
 
-_NUMBERS = {"integer", "floating", "mixed-integer-float", "boolean", "decimal"}
-_DATES = {"datetime64", "datetime", "date"}
+# What pandas infers of a column of ids, as kinds that a person would tell apart.
+_KINDS = {
+    "integer": "number",
+    "floating": "number",
+    "mixed-integer-float": "number",
+    "decimal": "number",
+    "boolean": "boolean",
+    "string": "string",
+    "bytes": "byte string",
+    "datetime64": "date",
+    "datetime": "date",
+}
 
 
 def pair_columns(pairs: Any) -> tuple[Any, Any]:
@@ -25,10 +35,10 @@ def pair_columns(pairs: Any) -> tuple[Any, Any]:
         return pairs.iloc[:, 0], pairs.iloc[:, 1]
     if hasattr(pairs, "column_names") and hasattr(pairs, "column"):  # pyarrow Table, RecordBatch
         _require_two_columns((pairs.num_rows, pairs.num_columns), list(pairs.column_names))
-        return pairs.column(0).to_pandas(), pairs.column(1).to_pandas()
+        return _from_arrow(pairs.column(0), "row"), _from_arrow(pairs.column(1), "column")
     if hasattr(pairs, "get_columns"):  # polars
         _require_two_columns(pairs.shape, list(pairs.columns))
-        return _from_polars(pairs[:, 0]), _from_polars(pairs[:, 1])
+        return _from_polars(pairs[:, 0], "row"), _from_polars(pairs[:, 1], "column")
     if not isinstance(pairs, np.ndarray):
         pairs = _sequence_of_pairs(pairs)
     if pairs.dtype.names is not None:
@@ -39,15 +49,27 @@ def pair_columns(pairs: Any) -> tuple[Any, Any]:
     return pairs[:, 0], pairs[:, 1]
 
 
-def _from_polars(column: Any) -> NDArray[Any]:
-    # Dates as Python dates: the same ids then match those of other tables.
-    if column.dtype.is_temporal():
-        return np.asarray(column.to_list(), dtype=object)
-    return column.to_numpy()
+def _from_arrow(column: Any, side: str) -> Any:
+    if column.null_count:  # integers would become floats, and large ones other integers
+        raise _missing(side, column.is_null().to_pylist().index(True))
+    return column.to_pandas()
+
+
+def _from_polars(column: Any, side: str) -> Any:
+    if column.null_count():
+        raise _missing(side, column.is_null().to_list().index(True))
+    return column.to_list() if column.dtype.is_temporal() else column.to_numpy()
+
+
+def _missing(side: str, position: int) -> ValueError:
+    return ValueError(
+        f"{side} id at position {position} is missing; drop those answers or name the {side}"
+    )
 
 
 def _sequence_of_pairs(pairs: Any) -> NDArray[Any]:
     try:
+        pairs = list(pairs)
         items = [tuple(pair) for pair in pairs]
     except TypeError:
         raise TypeError(
@@ -55,6 +77,8 @@ def _sequence_of_pairs(pairs: Any) -> NDArray[Any]:
             f"data frame or a list of pairs; got {type(pairs).__name__}"
         ) from None
     for position, item in enumerate(items):
+        if isinstance(pairs[position], (str, bytes)):
+            raise ValueError(f"pair {position} is {pairs[position]!r}; wrap a single pair in a list")
         if len(item) != 2:
             raise ValueError(
                 f"pair {position} has {len(item)} values, {item!r}; each pair is (row id, column id)"
@@ -104,10 +128,7 @@ class IdIndex:
                 f"{side} id {value!r} at position {position} cannot be hashed; use strings or numbers"
             ) from None
         if len(codes) and codes.min() < 0:
-            position = int(np.argmax(codes < 0))
-            raise ValueError(
-                f"{side} id at position {position} is missing; drop those answers or name the {side}"
-            )
+            raise _missing(side, int(np.argmax(codes < 0)))
         index = pd.Index(uniques)
         if index.inferred_type == "floating" and not np.isfinite(index.to_numpy()).all():
             raise ValueError(f"a {side} id is infinite; ids must be finite numbers, strings or dates")
@@ -139,12 +160,21 @@ class IdIndex:
         every one of them would count as unknown, which nobody means.
         """
         asked = pd.Index(_plain(values))
+        if asked.hasnans:
+            raise _missing(self.side, int(np.argmax(asked.isna())))
         known_kind, asked_kind = _kind(self._index), _kind(asked)
-        if len(asked) and len(self) and {known_kind, asked_kind} in _INCOMPATIBLE:
+        if len(asked) and len(self) and known_kind and asked_kind and known_kind != asked_kind:
             raise TypeError(
                 f"{self.side} ids here are {asked_kind}s (such as {asked[0]!r}) but the model was "
                 f"fitted on {known_kind}s (such as {self._index[0]!r}); convert one to the other"
             )
+        if asked.inferred_type == "floating" and self._index.inferred_type == "integer":
+            large = np.abs(asked.to_numpy()) >= 2.0**53
+            if large.any():
+                raise ValueError(
+                    f"{self.side} id {asked[int(np.argmax(large))]!r} is a float too large to stand for "
+                    "one integer; pass integer ids as integers"
+                )
         try:
             return self._index.get_indexer(asked).astype(np.int32)
         except TypeError:
@@ -155,27 +185,31 @@ class IdIndex:
         return IdIndex(self._index.append(new), self.side)
 
 
-_INCOMPATIBLE = [{"number", "string"}, {"number", "date"}]
-
-
-def _kind(index: pd.Index) -> str:
-    kind = index.inferred_type
-    if kind in _NUMBERS:
-        return "number"
-    return "date" if kind in _DATES else kind
+def _kind(index: pd.Index) -> str | None:
+    """Name the kind of the ids; None for mixed and exotic ones, which are compared as they are."""
+    kind = _KINDS.get(index.inferred_type)
+    if kind == "date" and getattr(index, "tz", None) is not None:
+        return "date with time zone"
+    return kind
 
 
 def _plain(values: Any) -> Any:
-    """Undo categories and object arrays, so that equal ids have one representation."""
+    """Undo categories and object arrays, so that equal ids have one representation.
+
+    Python dates become timestamps.
+    """
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = values.astype(values.dtype.categories.dtype)
+        values = np.asarray(values.astype(object), dtype=object)
     if isinstance(values, (list, tuple)):
         array = np.empty(len(values), dtype=object)
         for position, value in enumerate(values):
             array[position] = value
         values = array
     if getattr(values, "dtype", None) == np.dtype(object):
-        return pd.Series(np.asarray(values, dtype=object)).infer_objects().array
+        plain = pd.Series(np.asarray(values, dtype=object)).infer_objects()
+        if pd.api.types.infer_dtype(plain, skipna=True) == "date":
+            plain = pd.to_datetime(plain)
+        return plain.array
     return values
 
 

@@ -66,8 +66,15 @@ def _evaluate(code, sign, mean, second_moment, out):
 class Loss(Protocol):
     """What the engine and its callers ask of a loss."""
 
-    name: str
-    code: int
+    @property
+    def name(self) -> str:
+        """The loss's name."""
+        ...
+
+    @property
+    def code(self) -> int:
+        """The number under which the kernels know it."""
+        ...
 
     def value(self, margin: ArrayLike) -> Array:
         """Return the loss at the margins ``y x``."""
@@ -125,4 +132,3 @@ class MajorisedLoss:
 
 LOGISTIC = MajorisedLoss("logistic", _LOGISTIC, lambda margin: np.logaddexp(0.0, -margin))
 HINGE = MajorisedLoss("hinge", _HINGE, lambda margin: np.maximum(0.0, 1.0 - margin))
-LOSSES: dict[str, MajorisedLoss] = {loss.name: loss for loss in (LOGISTIC, HINGE)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numba
@@ -16,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from onebit.ids import IdIndex, pair_columns
 
 MAX_SIZE = np.iinfo(np.int32).max
+# Relative to the mean weight. The kernels gather in single precision.
+LARGEST_WEIGHT = 1e4
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,10 @@ class Observations:
         rows, row_codes = IdIndex.from_values(row_values, "row")
         columns, column_codes = IdIndex.from_values(column_values, "column")
         weight = _weights(sample_weight, len(sign))
+        if weight is not None:  # an answer without weight is no answer, but its ids are known
+            counts = weight > 0
+            row_codes, column_codes = row_codes[counts], column_codes[counts]
+            sign, weight = sign[counts], weight[counts]
         return cls.from_codes(rows, columns, row_codes, column_codes, sign, weight, classes)
 
     @classmethod
@@ -142,8 +149,13 @@ class Observations:
             weight = np.empty(0, dtype=np.float32)
         row_codes = np.ascontiguousarray(row_codes, dtype=np.int32)
         column_codes = np.ascontiguousarray(column_codes, dtype=np.int32)
-        # Each stable sort keeps the order of the one before: rows list their columns in order, and
-        # columns their rows, so that results do not depend on the order in which answers came.
+        # Each stable sort keeps the order of the one before: rows list their columns in order, columns
+        # their rows, and repeats of one entry their answers, so that results do not depend on the
+        # order in which answers came.
+        order = np.argsort(weight, kind="stable") if len(weight) else np.arange(len(sign))
+        order = np.concatenate([order[sign[order] < 0], order[sign[order] > 0]])
+        row_codes, column_codes, sign = row_codes[order], column_codes[order], sign[order]
+        weight = weight[order] if len(weight) else weight
         loose = _sorted_view(column_codes, row_codes, sign, weight, len(columns))
         by_row = _sorted_view(loose.index, loose.owners(), loose.sign, loose.weight, len(rows))
         by_column = _sorted_view(by_row.index, by_row.owners(), by_row.sign, by_row.weight, len(columns))
@@ -162,13 +174,13 @@ class Observations:
             stored = matrix.tocoo()
             shape, row, column, answers = stored.shape, stored.row, stored.col, stored.data
         else:
+            if hasattr(matrix, "to_pandas"):  # polars, pyarrow
+                matrix = matrix.to_pandas()
             if isinstance(matrix, pd.DataFrame):
                 row_ids, column_ids = matrix.index, matrix.columns
-            dense = np.asarray(matrix)
+            dense = _dense(matrix)
             if dense.ndim != 2:
                 raise ValueError(f"a matrix has two dimensions, got shape {dense.shape}")
-            if dense.dtype == object:
-                dense = _floats(dense)
             shape = dense.shape
             seen = ~np.isnan(dense) if dense.dtype.kind == "f" else np.ones(shape, dtype=bool)
             row, column = np.nonzero(seen)
@@ -221,6 +233,14 @@ class Observations:
         return f"Observations({rows} rows, {columns} columns, {self.n} answers, {share:.1f} % yes)"
 
 
+def _dense(matrix: Any) -> NDArray[Any]:
+    """Return a matrix as numbers with NaN for blanks: missing values and masked entries too."""
+    if isinstance(matrix, np.ma.MaskedArray):
+        return np.ma.filled(matrix.astype(float), np.nan)
+    dense = np.asarray(matrix)
+    return _floats(dense) if dense.dtype == object else dense
+
+
 def signs(
     answers: Any, where: Callable[[int], str] | None = None
 ) -> tuple[NDArray[np.int8], NDArray[Any]]:
@@ -237,13 +257,14 @@ def signs(
     ([-1, 1, 1], [0, 1])
     """
     where = where or (lambda k: f"position {k}")
-    values = np.asarray(answers)
+    values = _dense(answers) if isinstance(answers, np.ma.MaskedArray) else np.asarray(answers)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
         raise ValueError(f"answers must be one-dimensional, got shape {values.shape}")
     if values.dtype == object:
-        values = _floats(values)
+        boolean = all(isinstance(value, (bool, np.bool_)) for value in values)
+        values = values.astype(bool) if boolean else _floats(values)
     if values.dtype.kind == "b":
         return np.where(values, 1, -1).astype(np.int8), np.array([False, True])
     if values.dtype.kind not in "iuf":
@@ -271,23 +292,15 @@ def signs(
 
 
 def _floats(values: NDArray[Any]) -> NDArray[np.float64]:
-    try:
-        return values.astype(float)
-    except (TypeError, ValueError):
-        flat = values.ravel()
-        position = next(k for k, value in enumerate(flat) if not _is_number(value))
+    """Turn an array of objects into floats, missing ones into NaN; numbers in quotes are no numbers."""
+    flat = np.where(pd.isna(values), np.nan, values).ravel()
+    position = next((k for k, value in enumerate(flat) if not isinstance(value, Real)), None)
+    if position is not None:
         raise ValueError(
-            f"answer {flat[position]!r} at position {position} is not a number; answers are "
-            "{-1, 1}, {0, 1} or booleans"
-        ) from None
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+            f"answer {flat[position]!r} at position {position} is not a number; answers are {{-1, 1}}, "
+            "{0, 1} or booleans"
+        )
+    return flat.astype(float).reshape(values.shape)
 
 
 def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float32] | None:
@@ -308,6 +321,13 @@ def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float32] | N
     single = weight.astype(np.float32)
     if not single.any():
         raise ValueError("sample_weight is zero everywhere; at least one answer must count")
+    top, mean = float(single.max()), float(single[single > 0].mean())
+    if top > LARGEST_WEIGHT * mean:
+        raise ValueError(
+            f"sample_weight is {top:g} at position {int(single.argmax())}, more than "
+            f"{LARGEST_WEIGHT:g} times the mean weight {mean:g}; beside it the others would vanish in "
+            "rounding"
+        )
     return single
 
 

@@ -64,8 +64,9 @@ class OneOf:
 
     def allows(self, value: Any) -> bool:
         """Say whether ``value`` is allowed."""
-        return any(value is allowed or (type(value) is type(allowed) and value == allowed)
-                   for allowed in self.values)  # fmt: skip
+        if isinstance(value, np.generic):
+            value = value.item()
+        return any(type(value) is type(allowed) and value == allowed for allowed in self.values)
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,13 @@ class Gaussians:
         )
 
 
+def _check_codes(codes: NDArray[np.integer], size: int, least: int, side: str) -> None:
+    bad = (codes < least) | (codes >= size)
+    if bad.any():
+        value = codes[bad][0]
+        raise ValueError(f"{side} code {value} is outside {least}..{size - 1}")
+
+
 @dataclass(frozen=True)
 class Draw:
     """One predictor: a matrix of scores in factored form."""
@@ -118,6 +125,8 @@ class Draw:
 
     def scores(self, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> Array:
         """Return the scores of the pairs of codes ``(rows, columns)``."""
+        _check_codes(np.asarray(rows), len(self.rows), 0, "row")
+        _check_codes(np.asarray(columns), len(self.columns), 0, "column")
         left, right, k = self.rows[rows], self.columns[columns], self.rank
         score = np.einsum("nk,nk->n", left[:, :k], right[:, :k])
         return score + left[:, k:].sum(axis=1) + right[:, k:].sum(axis=1)
@@ -195,6 +204,13 @@ class Posterior:
         """
         row_codes = np.ascontiguousarray(rows, dtype=np.int32)
         column_codes = np.ascontiguousarray(columns, dtype=np.int32)
+        if row_codes.ndim != 1 or row_codes.shape != column_codes.shape:
+            raise ValueError(
+                f"rows and columns must be lists of codes of one length, got shapes "
+                f"{row_codes.shape} and {column_codes.shape}"
+            )
+        _check_codes(row_codes, self.shape[0], -1, "row")
+        _check_codes(column_codes, self.shape[1], -1, "column")
         mean, variance = np.empty(len(row_codes)), np.empty(len(row_codes))
         arguments = []
         for side, gaussians in enumerate(self.sides):

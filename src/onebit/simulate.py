@@ -9,6 +9,7 @@ logistic. (The paper calls A3 "a switch noise with probability e/(1+e)": that is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,10 @@ def world(
     """
     if name not in WORLDS:
         raise ValueError(f"unknown world {name!r}; choose one of {', '.join(WORLDS)}")
+    if len(shape) != 2 or not all(isinstance(size, Integral) for size in (*shape, rank)):
+        raise ValueError(f"shape and rank are whole numbers, got shape {shape!r} and rank {rank!r}")
+    if not np.isfinite([density, flip, skew]).all():
+        raise ValueError(f"density, flip and skew are numbers, got {density!r}, {flip!r}, {skew!r}")
     rows, columns = shape
     if min(rows, columns) < 1 or not 1 <= rank <= min(rows, columns):
         raise ValueError(f"rank {rank} does not fit a matrix of shape {tuple(shape)}")

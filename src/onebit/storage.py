@@ -10,7 +10,7 @@ import datetime
 import hashlib
 import json
 import os
-import tempfile
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,13 +45,15 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Tensors, content: Ma
         "content": text,
         "sha256": _digest(kind, text, arrays),
     }
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode  # of any new file; the writer makes private ones
         save_file(arrays, temporary, metadata=metadata)
+        temporary.chmod(mode)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -94,8 +96,8 @@ def _digest(kind: str, text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
 def pack_ids(index: pd.Index, name: str) -> tuple[Tensors, dict[str, Any]]:
     """Return arrays and JSON from which ``unpack_ids`` restores the ids, with their types."""
     kind = index.inferred_type
-    if len(index) == 0 or kind == "integer":
-        return {name: index.to_numpy(dtype=np.int64)}, {"kind": "integer"}
+    if len(index) == 0 or (kind == "integer" and index.dtype.kind in "iu"):
+        return {name: np.asarray(index)}, {"kind": "integer"}
     if kind == "boolean":
         return {name: index.to_numpy(dtype=np.uint8)}, {"kind": "boolean"}
     if kind in ("floating", "mixed-integer-float"):
@@ -103,10 +105,9 @@ def pack_ids(index: pd.Index, name: str) -> tuple[Tensors, dict[str, Any]]:
     if isinstance(index, pd.DatetimeIndex):
         zone = str(index.tz) if index.tz is not None else None
         naive = index.tz_convert("UTC").tz_localize(None) if zone else index
-        return {name: naive.to_numpy("datetime64[ns]").view(np.int64)}, {
-            "kind": "datetime64",
-            "zone": zone,
-        }
+        moments = naive.to_numpy()
+        description = {"kind": "datetime64", "zone": zone, "type": moments.dtype.str}
+        return {name: moments.view(np.int64)}, description
     values = [_plain(value, name) for value in index]
     text = json.dumps(values, ensure_ascii=False).encode("utf-8", "surrogatepass")
     return {name: np.frombuffer(text, dtype=np.uint8)}, {"kind": "objects"}
@@ -116,7 +117,7 @@ def unpack_ids(tensors: Tensors, content: Mapping[str, Any], name: str) -> pd.In
     """Restore ids that ``pack_ids`` wrote."""
     array, kind = tensors[name], content["kind"]
     if kind == "datetime64":
-        index = pd.DatetimeIndex(array.view("datetime64[ns]"))
+        index = pd.DatetimeIndex(array.view(content["type"]))
         zone = content["zone"]
         return index.tz_localize("UTC").tz_convert(zone) if zone else index
     if kind == "objects":
@@ -131,6 +132,9 @@ def _plain(value: Any, name: str) -> Any:
         value = value.item()
     if isinstance(value, (str, int, float, bool)):
         return value
+    if isinstance(value, pd.Timestamp):
+        zone = str(value.tz) if value.tz is not None else None
+        return ["timestamp", value.value, value.unit, zone]
     if isinstance(value, (datetime.datetime, datetime.date)):
         return ["date", value.isoformat(), isinstance(value, datetime.datetime)]
     if isinstance(value, tuple):
@@ -145,5 +149,7 @@ def _restored(value: Any) -> Any:
         return value
     if value[0] == "tuple":
         return tuple(_restored(part) for part in value[1])
+    if value[0] == "timestamp":
+        return pd.Timestamp(value[1], tz=value[3]).as_unit(value[2])
     kind = datetime.datetime if value[2] else datetime.date
     return kind.fromisoformat(value[1])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from onebit.engine import kernels
 from onebit.engine.start import START_VARIANCE, Start
 from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums
-from onebit.losses import MajorisedLoss
+from onebit.losses import Loss
 from onebit.observations import Observations, View
 from onebit.posterior import Gaussians, Posterior, packed_diagonal, packed_size
 from onebit.threads import Threads
@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 
 # The variances are held for the first rounds: from a rough start they would prune live columns.
 HELD_ROUNDS = 3
+# Relative: the kernels gather in single precision.
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Side:
         other: NDArray[np.float32],
         prior: tuple[Array, Array],
         temperature: float,
-        loss: MajorisedLoss,
+        loss: Loss,
         pool: Threads,
         solve: bool = True,
     ) -> float:
@@ -135,7 +137,7 @@ def starting_gaussians(mean: Array, full: bool) -> Gaussians:
 def minimise(
     observations: Observations,
     hierarchy: Hierarchy,
-    loss: MajorisedLoss,
+    loss: Loss,
     start: Start | Posterior,
     *,
     full: bool,
@@ -184,7 +186,9 @@ def minimise(
         if callback is not None:
             callback(Progress(n_iter, schedule.max_iter, path[-1]))
         # One round is two half steps; compare the states before this round's and the last one's.
-        if n_iter > held + 1 and path[-3] - path[-1] <= schedule.tol * abs(path[-1]):
+        gain = path[-3] - path[-1] if len(path) > 2 else np.inf
+        # A rise beyond rounding is not convergence.
+        if n_iter > held + 1 and -ROUNDING <= gain / abs(path[-1]) <= schedule.tol:
             converged = True
             break
     final = objective_of(0, solve=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onebit.engine.coordinate import Side, gather_table, starting_gaussians
-from onebit.losses import MajorisedLoss
+from onebit.losses import Loss
 from onebit.observations import View
 from onebit.posterior import Gaussians, Posterior
 from onebit.threads import Threads
@@ -15,9 +15,7 @@ MAX_ROUNDS = 100
 TOLERANCE = 1e-6
 
 
-def fold_in(
-    posterior: Posterior, side: int, view: View, loss: MajorisedLoss, temperature: float
-) -> Gaussians:
+def fold_in(posterior: Posterior, side: int, view: View, loss: Loss, temperature: float) -> Gaussians:
     """Return the Gaussians of new rows (side 0) or columns (side 1) that gave the answers in ``view``.
 
     Everything that was fitted stays as it is: the new rows descend the objective on their own, from

@@ -142,9 +142,12 @@ class _LowRank:
     ) -> tuple[Array, Array]:
         left, right = point
         shape = self.likelihood.shape
+
+        def exactly() -> tuple[Array, Array, Array]:
+            return np.linalg.svd(left @ right.T - step * gradient.toarray(), full_matrices=False)
+
         if shape[0] * shape[1] <= _DENSE_SIZE:
-            dense = left @ right.T - step * gradient.toarray()
-            u, values, vt = np.linalg.svd(dense, full_matrices=False)
+            u, values, vt = exactly()
             kept, _ = project_to_simplex(values, self.radius)
         else:
             moved = scipy.sparse.linalg.LinearOperator(
@@ -154,11 +157,13 @@ class _LowRank:
                 dtype=float,
             )
             while True:
-                count = min(self.guess, min(shape) - 1)
-                u, values, vt = scipy.sparse.linalg.svds(moved, k=count, v0=self.start)
+                whole = self.guess >= min(shape) - 1
+                u, values, vt = (
+                    exactly() if whole else scipy.sparse.linalg.svds(moved, k=self.guess, v0=self.start)
+                )
                 kept, threshold = project_to_simplex(values, self.radius)
                 # Enough values are known once the smallest of them falls below the threshold.
-                if values.min() <= threshold or count == min(shape) - 1:
+                if whole or values.min() <= threshold:
                     break
                 self.guess *= 2
             self.guess = int((kept > 0).sum()) + 5
