@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from onebit.calibration import Calibration, fit_calibration
 from onebit.completers import HingeCompleter, LogisticCompleter, VariationalCompleter
 from onebit.engine.coordinate import Callback, Progress
-from onebit.estimator import PairClassifier, log_to_stderr, logger, observations_of
+from onebit.estimator import PairClassifier, logger
 from onebit.models import plain_parameters, restored_parameters
 from onebit.observations import Observations
-from onebit.parameters import Check, Whole, check_parameters
+from onebit.parameters import Check, Whole
 from onebit.posterior import Posterior
 from onebit.storage import Tensors
 from onebit.threads import Threads, threads
@@ -136,23 +136,10 @@ class AutoCompleter(PairClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        callback: Callback | None = None,
-    ) -> AutoCompleter:
-        """Search, then fit on all answers; arguments as for ``LogisticCompleter.fit``.
-
-        ``callback`` is told of every trial (with its held-out log-loss) and of every final round.
-        """
-        check_parameters(self, self._checks)
-        observations = observations_of(X, y, sample_weight)
-        if self.verbose:
-            log_to_stderr()
-        rng = self._generator()
+    def _fit(
+        self, observations: Observations, rng: np.random.Generator, callback: Callback | None
+    ) -> None:
+        # The callback is told of every trial (with its held-out log-loss) and of every final round.
         settings = {"random_state": int(rng.integers(2**31 - 1)), "n_jobs": self.n_jobs}
         with threads(self.n_jobs) as pool:
             search = _Search(observations, rng, pool, settings, callback)
@@ -165,7 +152,6 @@ class AutoCompleter(PairClassifier):
             found["calibration_"] = best.calibration
         completer._remember(observations)
         completer._store(fit, found)
-        self._remember(observations)
         self.completer_ = completer
         self.best_params_ = asdict(choice)
         self.search_ = pd.DataFrame(
@@ -175,7 +161,6 @@ class AutoCompleter(PairClassifier):
                 for trial in search.trials
             ]
         )
-        return self
 
     @property
     def posterior_(self) -> Posterior:

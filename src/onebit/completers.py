@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,12 +21,12 @@ from onebit.engine.coordinate import Callback, Fit, Progress, Schedule, minimise
 from onebit.engine.foldin import fold_in
 from onebit.engine.paper import ApproximateBound, minimise_avb
 from onebit.engine.start import spectral_start
-from onebit.estimator import PairClassifier, log_to_stderr, logger, observations_of
+from onebit.estimator import PairClassifier, logger
 from onebit.hierarchy import Hierarchy
 from onebit.ids import IdIndex, pair_columns
 from onebit.losses import HINGE, LOGISTIC, Loss
 from onebit.observations import Observations, signs
-from onebit.parameters import Check, Instance, OneOf, Positive, Whole, check_parameters
+from onebit.parameters import Check, Instance, OneOf, Positive, Whole
 from onebit.posterior import Posterior
 from onebit.priors import Gamma, InverseGamma, VariancePrior
 from onebit.storage import Tensors
@@ -107,45 +107,19 @@ class VariationalCompleter(PairClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        callback: Callback | None = None,
-    ) -> VariationalCompleter:
-        """Fit to pairs and their answers.
-
-        Parameters
-        ----------
-        X : two-column table, or a matrix
-            Row ids and column ids (array, pandas, polars, pyarrow, list of pairs). Without ``y``: a
-            matrix with NaN for blanks, a scipy.sparse matrix or ``Observations``.
-        y : array_like of shape (n,), optional
-            Answers as {-1, 1}, {0, 1} or booleans.
-        sample_weight : array_like of shape (n,), optional
-            Weights of the answers.
-        callback : callable, optional
-            Called with a ``Progress`` record after every round.
-        """
-        check_parameters(self, self._checks)
-        observations = observations_of(X, y, sample_weight)
-        if self.verbose:
-            log_to_stderr()
-        rng = self._generator()
+    def _fit(
+        self, observations: Observations, rng: np.random.Generator, callback: Callback | None
+    ) -> None:
         with threads(self.n_jobs) as pool:
             fit, found = self._run(observations, rng, pool, self._reporting(callback))
-        self._remember(observations)
         self._store(fit, found)
         if not fit.converged:
             warnings.warn(
                 f"{type(self).__name__} stopped after {fit.n_iter} rounds before it settled to "
                 f"tol={self.tol:g}; raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        return self
 
     def _reporting(self, callback: Callback | None) -> Callback | None:
         if not self.verbose:

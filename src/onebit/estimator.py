@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from onebit.certificates import Certificate, HeldOut, Kept, SelectiveCertificate
+from onebit.engine.coordinate import Callback
 from onebit.ids import IdIndex, pair_columns
 from onebit.observations import Observations, signs
+from onebit.parameters import Check, check_parameters
 from onebit.storage import Tensors
 
 logger = logging.getLogger("onebit")
@@ -31,10 +34,59 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
     answers and tables are handled here.
     """
 
+    _checks: ClassVar[dict[str, Check]]
+
     rows_: IdIndex
     columns_: IdIndex
+    held_out_: HeldOut | None
     classes_: NDArray[Any]
     n_observations_: int
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        certify: float | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Fit to pairs and their answers.
+
+        Parameters
+        ----------
+        X : two-column table, or a matrix
+            Row ids and column ids (array, pandas, polars, pyarrow, list of pairs). Without ``y``: a
+            matrix with NaN for blanks, a scipy.sparse matrix or ``Observations``.
+        y : array_like of shape (n,), optional
+            Answers as {-1, 1}, {0, 1} or booleans.
+        sample_weight : array_like of shape (n,), optional
+            Weights of the answers.
+        certify : float, optional
+            Share of the answers to hold out, before anything else, for ``certify``.
+        callback : callable, optional
+            Called with a ``Progress`` record after every round.
+        """
+        check_parameters(self, self._checks)
+        observations = observations_of(X, y, sample_weight)
+        if getattr(self, "verbose", 0):
+            log_to_stderr()
+        rng = self._generator()
+        held = None if certify is None else _held_out(observations, certify, rng)
+        self._fit(observations if held is None else observations.take(~held), rng, callback)
+        self._remember(observations)
+        if held is not None:
+            view = observations.by_row
+            mean, variance = self._score_moments(view.owners()[held], view.index[held])
+            confidence = self._confidence(mean, variance)
+            self.held_out_ = HeldOut.count(confidence, mean * view.sign[held] <= 0)
+        return self
+
+    def _fit(
+        self, observations: Observations, rng: np.random.Generator, callback: Callback | None
+    ) -> None:
+        """Fit to observations; store nothing on the estimator before all is found."""
+        raise NotImplementedError
 
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         """Return mean and variance of the scores of pairs of codes; -1 is an unknown id."""
@@ -56,6 +108,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
         """Take over the ids and answers of another fitted classifier."""
         self.rows_, self.columns_, self.classes_ = other.rows_, other.columns_, other.classes_
         self.n_features_in_, self.n_observations_ = 2, other.n_observations_
+        self.held_out_ = None
 
     def _remember(self, observations: Observations) -> None:
         self.rows_ = observations.rows
@@ -63,6 +116,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
         self.classes_ = observations.classes
         self.n_features_in_ = 2
         self.n_observations_ = observations.n
+        self.held_out_ = None
 
     def _generator(self) -> np.random.Generator:
         state = check_random_state(getattr(self, "random_state", None))
@@ -72,6 +126,50 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         row_values, column_values = pair_columns(pairs)
         return self.rows_.encode(row_values), self.columns_.encode(column_values)
+
+    def _confidence(self, mean: Array, variance: Array) -> Array:
+        yes = self._probability(mean, variance)
+        return np.maximum(yes, 1.0 - yes)
+
+    def confidence(self, X: Any) -> Array:
+        """Return the probability of the predicted answer of each pair."""
+        return self._confidence(*self._score_moments(*self._codes(X)))
+
+    def _held_out_answers(self) -> HeldOut:
+        check_is_fitted(self)
+        if self.held_out_ is None:
+            raise ValueError(
+                "this model was fitted on all its answers, and the answers that a model was fitted to or "
+                "tuned on cannot certify it; fit with certify=0.1 to hold a tenth of them out"
+            )
+        return self.held_out_
+
+    def certify(self, delta: float = 0.05) -> Certificate:
+        """Bound the error rate of the predictions, with probability ``1 - delta``.
+
+        Needs a model fitted with ``fit(..., certify=share)``.
+
+        Examples
+        --------
+        >>> from onebit import LogisticCompleter, simulate
+        >>> world = simulate.world("B1", rank=2, shape=(80, 60), density=0.5, seed=0)
+        >>> model = LogisticCompleter(random_state=0).fit(world.pairs, world.answers, certify=0.2)
+        >>> 0 < model.certify(delta=0.05).bound < 0.2
+        True
+        """
+        return self._held_out_answers().certify(delta)
+
+    def certify_selective(self, delta: float = 0.05) -> SelectiveCertificate:
+        """Bound the error rates of the surest 10 %, 20 %, ... 100 % of the predictions, all at once."""
+        return self._held_out_answers().certify_selective(delta)
+
+    def keep(self, max_error: float, delta: float = 0.05) -> Kept:
+        """Find which predictions can be kept so that at most ``max_error`` of them are wrong.
+
+        Those are the pairs with ``model.confidence(pairs) > kept.threshold``; the statement holds with
+        probability ``1 - delta``.
+        """
+        return self._held_out_answers().keep(max_error, delta)
 
     def decision_function(self, X: Any) -> Array:
         """Return the mean score of each pair: positive means "yes".
@@ -165,6 +263,22 @@ def observations_of(X: Any, y: Any, sample_weight: ArrayLike | None) -> Observat
     if sample_weight is not None:
         raise ValueError("sample_weight goes with pairs and answers: fit(pairs, answers, sample_weight)")
     return X if isinstance(X, Observations) else Observations.from_matrix(X)
+
+
+def _held_out(observations: Observations, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Choose the answers that a certificate will count."""
+    if isinstance(share, bool) or not 0 < share < 1:
+        raise ValueError(f"certify is the share of answers to hold out, between 0 and 1; got {share!r}")
+    if len(observations.by_row.weight):
+        raise ValueError("a certificate counts answers; it cannot be had with sample_weight")
+    size = round(share * observations.n)
+    if not 0 < size < observations.n:
+        raise ValueError(
+            f"certify={share} of {observations.n} answers holds out {size}; need more answers"
+        )
+    held = np.zeros(observations.n, dtype=bool)
+    held[rng.choice(observations.n, size=size, replace=False)] = True
+    return held
 
 
 def log_to_stderr() -> None:

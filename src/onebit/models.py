@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from onebit import __version__, storage
+from onebit.certificates import HeldOut
 from onebit.estimator import PairClassifier
 from onebit.ids import IdIndex
 from onebit.priors import prior_from_settings
@@ -58,6 +59,9 @@ def save(model: PairClassifier, path: str | os.PathLike[str]) -> None:
         ids, description = storage.pack_ids(index.labels, f"ids.{side}")
         tensors = tensors | ids
         content[side] = description
+    if model.held_out_ is not None:
+        tensors["held_out.confidence"] = model.held_out_.confidence
+        tensors["held_out.wrong"] = model.held_out_.wrong
     storage.write(path, "model", tensors, content)
 
 
@@ -91,5 +95,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         IdIndex(storage.unpack_ids(tensors, content[side], f"ids.{side}"), side.removesuffix("s"))
         for side in ("rows", "columns")
     )
+    model.held_out_ = None
+    if "held_out.wrong" in tensors:
+        model.held_out_ = HeldOut(tensors["held_out.confidence"], tensors["held_out.wrong"])
     model._restore(tensors, content["fitted"])
     return model

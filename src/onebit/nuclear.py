@@ -6,15 +6,16 @@ import warnings
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from onebit.calibration import CERTAINTY
 from onebit.engine.coordinate import Callback
 from onebit.engine.nuclear import minimise_nuclear, pair_products
-from onebit.estimator import PairClassifier, observations_of
-from onebit.parameters import Check, Instance, OneOf, Positive, Whole, check_parameters
+from onebit.estimator import PairClassifier
+from onebit.observations import Observations
+from onebit.parameters import Check, Instance, OneOf, Positive, Whole
 from onebit.storage import Tensors
 
 Array = NDArray[np.float64]
@@ -89,17 +90,9 @@ class NuclearNormCompleter(PairClassifier):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        callback: Callback | None = None,
-    ) -> NuclearNormCompleter:
-        """Fit to pairs and their answers, or to a matrix; see ``LogisticCompleter.fit``."""
-        check_parameters(self, self._checks)
-        observations = observations_of(X, y, sample_weight)
+    def _fit(
+        self, observations: Observations, rng: np.random.Generator, callback: Callback | None
+    ) -> None:
         rows, columns = observations.shape
         radius = self.radius or self.alpha * float(np.sqrt(float(self.rank) * rows * columns))
         fit = minimise_nuclear(
@@ -108,10 +101,9 @@ class NuclearNormCompleter(PairClassifier):
             self.alpha if self.bounded else None,
             max_iter=self.max_iter,
             tol=self.tol,
-            rng=self._generator(),
+            rng=rng,
             callback=callback,
         )
-        self._remember(observations)
         self.left_, self.right_ = fit.left, fit.right
         self.radius_ = radius
         self.rank_ = int(np.linalg.matrix_rank(fit.left)) if fit.left.any() else 0
@@ -122,9 +114,8 @@ class NuclearNormCompleter(PairClassifier):
                 f"NuclearNormCompleter stopped after {fit.n_iter} iterations at a duality gap of "
                 f"{fit.gap:.2g} per answer (tol={self.tol:g}); raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        return self
 
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         # The last line, which code -1 picks, is the average row (or column).

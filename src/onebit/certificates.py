@@ -1,0 +1,213 @@
+"""Bounds on how often predictions are wrong, paid for with held-out answers.
+
+A certificate is a number, the event it bounds, the confidence, the assumptions, and the terms it is
+made of. For the ones here ``fit(..., certify=0.1)`` reserves a tenth of the answers before anything is
+fitted or tuned, and their errors are counted once. No model is assumed.
+
+*All predictions.* Given the fitted predictor, each held-out answer is wrong independently with the
+predictor's risk ``R``, so the count of errors is binomial, and the largest ``R`` under which so few
+errors still have probability ``delta`` bounds it (Clopper and Pearson, 1934).
+
+*The surest share.* Let ``t`` be the k-th largest confidence among the held-out pairs. Given ``t``, the
+pairs above it are independent draws from those with confidence above ``t``, so the same bound holds for
+the risk among these. Over a grid of shares that is fixed in advance, each gets ``delta`` divided by the
+number of shares, and all hold at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+Array = NDArray[np.float64]
+
+SHARES = tuple(np.round(np.arange(0.1, 1.05, 0.1), 1).tolist())
+
+ASSUMPTIONS = (
+    "the answers were drawn independently, or are distinct entries drawn uniformly at random; where "
+    "people choose what they answer, it speaks of entries that arrive the way the observed ones did",
+    "the held-out answers were chosen at random and used for nothing but this count",
+    "a score of exactly zero counts as wrong",
+)
+
+
+def binomial_upper_bound(errors: int, trials: int, delta: float) -> float:
+    """Return the Clopper-Pearson upper bound on an error probability.
+
+    The largest ``R`` with ``P(Binomial(trials, R) <= errors) >= delta``; 1 without trials.
+
+    Examples
+    --------
+    >>> from onebit.certificates import binomial_upper_bound
+    >>> round(binomial_upper_bound(0, 100, 0.05), 4)  # 1 - 0.05 ** (1 / 100)
+    0.0295
+    """
+    if errors >= trials:
+        return 1.0
+    return float(betaincinv(errors + 1.0, float(trials - errors), 1.0 - delta))
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A bound on an error rate, and everything needed to judge it.
+
+    Attributes
+    ----------
+    bound : float
+        With probability ``1 - delta`` the error rate is at most this.
+    delta : float
+        The probability with which the bound may fail.
+    method : str
+        How the bound was obtained.
+    predictor : str
+        Whose errors are bounded, and on which entries.
+    assumptions : tuple of str
+        What must hold.
+    terms : dict
+        The numbers it is made of.
+    """
+
+    bound: float
+    delta: float
+    method: str
+    predictor: str
+    terms: Mapping[str, float]
+    assumptions: tuple[str, ...] = field(default=ASSUMPTIONS)
+
+    @property
+    def trivial(self) -> bool:
+        """Whether the bound says nothing that guessing would not reach."""
+        return self.bound >= 0.5
+
+    def __str__(self) -> str:
+        lines = [
+            f"With probability {1 - self.delta:.4g}, at most {self.bound:.2%} of {self.predictor} "
+            "are wrong.",
+            f"  method: {self.method}",
+            "  terms: " + ", ".join(f"{name} {value:g}" for name, value in self.terms.items()),
+            *(f"  assumes: {text}" for text in self.assumptions),
+        ]
+        if self.trivial:
+            lines.append("  too few held-out answers, or too many errors, to say more than guessing does")
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """Return the certificate as JSON."""
+        return json.dumps(asdict(self) | {"terms": dict(self.terms)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """Restore a certificate from its JSON."""
+        content = json.loads(text)
+        return cls(**(content | {"assumptions": tuple(content["assumptions"])}))
+
+
+@dataclass(frozen=True)
+class SelectiveCertificate:
+    """Certificates of the surest shares of the predictions, which all hold at once."""
+
+    shares: tuple[float, ...]
+    thresholds: tuple[float, ...]
+    certificates: tuple[Certificate, ...]
+    delta: float
+
+    def table(self) -> pd.DataFrame:
+        """Return one line a share: threshold of confidence, held-out answers, errors, bound."""
+        return pd.DataFrame(
+            {
+                "share": self.shares,
+                "confidence_above": self.thresholds,
+                "held_out": [int(c.terms["held-out answers"]) for c in self.certificates],
+                "errors": [int(c.terms["errors"]) for c in self.certificates],
+                "error_at_most": [c.bound for c in self.certificates],
+            }
+        )
+
+    def __str__(self) -> str:
+        head = f"With probability {1 - self.delta:.4g}, all of these at once:"
+        lines = [
+            f"  surest {share:4.0%} (confidence above {threshold:.3f}): at most {c.bound:.2%} wrong"
+            for share, threshold, c in zip(self.shares, self.thresholds, self.certificates, strict=True)
+        ]
+        return "\n".join([head, *lines])
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The predictions that may be kept: those with a confidence above ``threshold``.
+
+    ``share`` is their share among pairs like the observed ones; it is zero, and ``certificate`` None,
+    where no share of the grid can be kept at the error asked for.
+    """
+
+    max_error: float
+    share: float
+    threshold: float
+    certificate: Certificate | None
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What became of the held-out answers: confidence of each prediction, surest first, and errors."""
+
+    confidence: Array
+    wrong: NDArray[np.bool_]
+
+    @classmethod
+    def count(cls, confidence: Array, wrong: NDArray[np.bool_]) -> HeldOut:
+        """Build from predictions in any order."""
+        order = np.argsort(-confidence, kind="stable")
+        return cls(confidence[order], wrong[order])
+
+    def certify(self, delta: float) -> Certificate:
+        """Bound the error rate of all predictions."""
+        _check_delta(delta)
+        return self._certificate(self.wrong, delta, "the predictions on entries like the observed ones")
+
+    def certify_selective(self, delta: float) -> SelectiveCertificate:
+        """Bound the error rates of the surest shares, all at once."""
+        _check_delta(delta)
+        thresholds, certificates = [], []
+        for share in SHARES:
+            place = round(share * len(self.wrong))
+            # The whole has no threshold; otherwise the first pair left out sets it.
+            threshold = 0.0 if place >= len(self.wrong) else float(self.confidence[place])
+            above = self.wrong[self.confidence > threshold]
+            who = f"the surest {share:.0%} of the predictions on entries like the observed ones"
+            thresholds.append(threshold)
+            certificates.append(self._certificate(above, delta / len(SHARES), who))
+        return SelectiveCertificate(SHARES, tuple(thresholds), tuple(certificates), delta)
+
+    def keep(self, max_error: float, delta: float) -> Kept:
+        """Find the largest share whose certified error is at most ``max_error``."""
+        if not 0 < max_error < 1:
+            raise ValueError(f"max_error must lie between 0 and 1, got {max_error!r}")
+        ladder = self.certify_selective(delta)
+        rungs = zip(ladder.shares, ladder.thresholds, ladder.certificates, strict=True)
+        kept = Kept(max_error, 0.0, 1.0, None)
+        for share, threshold, certificate in rungs:
+            if certificate.bound <= max_error:
+                kept = Kept(max_error, share, threshold, certificate)
+        return kept
+
+    def _certificate(self, wrong: NDArray[np.bool_], delta: float, who: str) -> Certificate:
+        errors, trials = int(wrong.sum()), len(wrong)
+        terms = {
+            "held-out answers": float(trials),
+            "errors": float(errors),
+            "observed error": errors / trials if trials else 1.0,
+            "delta": delta,
+        }
+        bound = binomial_upper_bound(errors, trials, delta)
+        return Certificate(bound, delta, "hold-out, Clopper-Pearson", who, terms)
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must lie between 0 and 1, got {delta!r}")
