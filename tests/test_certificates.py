@@ -148,3 +148,16 @@ def test_what_cannot_be_certified_is_refused(small_world):
             model.certify(delta)
     with pytest.raises(ValueError, match="max_error"):
         model.keep(1.5)
+
+
+def test_repeated_entries_are_counted_in_the_terms(small_world):
+    pairs, answers = np.repeat(small_world.pairs, 2, axis=0), np.repeat(small_world.answers, 2)
+    model = LogisticCompleter(2, random_state=0).fit(pairs, answers, certify=0.1)
+    repeated = model.certify().terms["held-out answers to entries that were fitted too"]
+    assert repeated > 0.5 * model.certify().terms["held-out answers"]
+
+
+def test_what_is_kept_says_so_in_a_sentence(rng):
+    sample = draw_held_out(rng, 5000)
+    assert "Keep the predictions with a confidence above" in str(sample.keep(0.2, 0.05))
+    assert "No share of the predictions can be kept" in str(sample.keep(1e-6, 0.05))

@@ -434,3 +434,65 @@ def test_parameters_from_numpy_are_fine(named):
 def test_nothing_to_fold_in(named):
     with pytest.raises(ValueError, match="at least one answer"):
         LogisticCompleter(2).fit(*named).fold_in([], [])
+
+
+def test_effects_are_labelled_and_point_the_right_way():
+    rng = np.random.default_rng(0)
+    ability, easiness = rng.normal(0, 1.5, 80), rng.normal(0, 1.5, 60)
+    chance = 1 / (1 + np.exp(-(ability[:, None] + easiness[None, :])))
+    table = pd.DataFrame(
+        (rng.random(chance.shape) < chance).astype(int),
+        index=[f"s{i:02d}" for i in range(80)],
+        columns=[f"e{j:02d}" for j in range(60)],
+    )
+    model = LogisticCompleter(2).fit(table)
+    assert np.corrcoef(model.row_effects_.loc[table.index], ability)[0, 1] > 0.9
+    assert np.corrcoef(model.column_effects_.loc[table.columns], easiness)[0, 1] > 0.9
+    with pytest.raises(AttributeError, match="no column effects: effects='rows'"):
+        _ = LogisticCompleter(2, effects="rows").fit(table).column_effects_
+
+
+@ALL
+def test_pairs_that_are_all_unknown_give_a_warning(make, named):
+    frame, answers = named
+    model = make().fit(frame.astype(str), answers)
+    with pytest.warns(UserWarning, match="are the two columns swapped"):
+        swapped = model.predict_proba(frame.astype(str)[["column", "row"]])
+    assert np.isfinite(swapped).all()
+
+
+def test_the_filled_matrix_keeps_the_names_of_the_columns(named, tmp_path):
+    model = LogisticCompleter(2).fit(*named)
+    model.save(tmp_path / "model.onebit")
+    for fitted in (model, onebit.load(tmp_path / "model.onebit")):
+        filled = fitted.complete()
+        assert (filled.index.name, filled.columns.name) == ("row", "column")
+
+
+def test_forgetting_the_answers_says_so(named):
+    with pytest.raises(ValueError, match=r"call fit\(pairs, answers\)"):
+        LogisticCompleter(2).fit(named[0])
+
+
+def test_words_as_answers_get_advice(named):
+    words = np.where(named[1] > 0, "yes", "no")
+    with pytest.raises(ValueError, match="answers == 'yes'"):
+        LogisticCompleter(2).fit(named[0], words)
+
+
+def test_a_numpy_generator_is_a_random_state(named):
+    one, two = (
+        HingeCompleter(2, random_state=np.random.default_rng(3)).fit(*named).predict_proba(named[0])
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_model_whose_columns_all_vanish_says_so(named):
+    with pytest.warns(ConvergenceWarning, match="every column vanished"):
+        HingeCompleter(2, method="paper", temperature=0.05).fit(*named)
+
+
+def test_a_posterior_introduces_itself_in_one_line(named):
+    text = repr(LogisticCompleter(2).fit(*named).posterior_)
+    assert text.startswith("Posterior(50 rows, 40 columns, rank 2")

@@ -138,14 +138,14 @@ def test_taking_some_observations_keeps_ids_and_weights():
 
 
 BAD_ANSWERS = [
-    ([1, np.nan], r"answer nan at position 1"),
+    ([1, np.nan], r"answer at position 1 is missing"),
     ([1, np.inf], r"answer inf at position 1"),
     ([1, 3, -1], r"answer 3 at position 1"),
     ([1, 0, -1], r"three values.*a 0 at position 1"),
     (["yes", "no"], r"numbers or booleans"),
     ([1, "maybe"], r"numbers or booleans|not a number"),
     ([[1, 0], [0, 1]], r"one-dimensional"),
-    (np.array([1, None], dtype=object), r"nan at position 1|not a number"),
+    (np.array([1, None], dtype=object), r"at position 1 is missing|not a number"),
 ]
 
 
@@ -286,7 +286,7 @@ def test_masked_and_missing_entries_of_a_matrix_are_blanks():
     assert Observations.from_matrix(flags).n == 3
     for table in (pl.DataFrame({"a": [1, None]}), pa.table({"a": [1, None]})):
         assert triples(Observations.from_matrix(table)) == [(0, "a", 1)]
-    with pytest.raises(ValueError, match="nan at position 1"):
+    with pytest.raises(ValueError, match="answer at position 1 is missing"):
         signs(np.ma.array([1, 0], mask=[0, 1]))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from onebit.calibration import Calibration, fit_calibration
-from onebit.completers import HingeCompleter, LogisticCompleter, VariationalCompleter
+from onebit.completers import HingeCompleter, LogisticCompleter
 from onebit.engine.coordinate import Callback, Progress
 from onebit.estimator import PairClassifier, logger
 from onebit.models import plain_parameters, restored_parameters
@@ -20,6 +20,7 @@ from onebit.parameters import Check, Whole
 from onebit.posterior import Posterior
 from onebit.storage import Tensors
 from onebit.threads import Threads, threads
+from onebit.variational import VariationalCompleter
 
 Array = NDArray[np.float64]
 
@@ -179,6 +180,18 @@ class AutoCompleter(PairClassifier):
         """The objective that the chosen completer reached."""
         check_is_fitted(self, "completer_")
         return self.completer_.objective_
+
+    @property
+    def row_effects_(self) -> pd.Series:
+        """The mean effect of each row, on the scale of the chosen loss."""
+        check_is_fitted(self, "completer_")
+        return self.completer_.row_effects_
+
+    @property
+    def column_effects_(self) -> pd.Series:
+        """The mean effect of each column, on the scale of the chosen loss."""
+        check_is_fitted(self, "completer_")
+        return self.completer_.column_effects_
 
     def predict_uncertainty(self, X: Any) -> Array:
         """Return the posterior standard deviation of each pair's score."""

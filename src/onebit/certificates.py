@@ -150,6 +150,18 @@ class Kept:
     share: float
     threshold: float
     certificate: Certificate | None
+    delta: float
+
+    def __str__(self) -> str:
+        if self.certificate is None:
+            return (
+                f"No share of the predictions can be kept at an error of {self.max_error:.1%} "
+                f"with probability {1 - self.delta:.4g}: allow more errors, or hold out more answers."
+            )
+        return (
+            f"Keep the predictions with a confidence above {self.threshold:.3f}, some {self.share:.0%}: "
+            f"with probability {1 - self.delta:.4g}, at most {self.certificate.bound:.2%} are wrong."
+        )
 
 
 @dataclass(frozen=True)
@@ -158,12 +170,13 @@ class HeldOut:
 
     confidence: Array
     wrong: NDArray[np.bool_]
+    also_fitted: int = 0
 
     @classmethod
-    def count(cls, confidence: Array, wrong: NDArray[np.bool_]) -> HeldOut:
-        """Build from predictions in any order."""
+    def count(cls, confidence: Array, wrong: NDArray[np.bool_], also_fitted: int = 0) -> HeldOut:
+        """Build from predictions in any order; ``also_fitted`` of the entries have fitted answers too."""
         order = np.argsort(-confidence, kind="stable")
-        return cls(confidence[order], wrong[order])
+        return cls(confidence[order], wrong[order], also_fitted)
 
     def certify(self, delta: float) -> Certificate:
         """Bound the error rate of all predictions."""
@@ -190,10 +203,10 @@ class HeldOut:
             raise ValueError(f"max_error must lie between 0 and 1, got {max_error!r}")
         ladder = self.certify_selective(delta)
         rungs = zip(ladder.shares, ladder.thresholds, ladder.certificates, strict=True)
-        kept = Kept(max_error, 0.0, 1.0, None)
+        kept = Kept(max_error, 0.0, 1.0, None, delta)
         for share, threshold, certificate in rungs:
             if certificate.bound <= max_error:
-                kept = Kept(max_error, share, threshold, certificate)
+                kept = Kept(max_error, share, threshold, certificate, delta)
         return kept
 
     def _certificate(self, wrong: NDArray[np.bool_], delta: float, who: str) -> Certificate:
@@ -204,6 +217,8 @@ class HeldOut:
             "observed error": errors / trials if trials else 1.0,
             "delta": delta,
         }
+        if self.also_fitted:
+            terms["held-out answers to entries that were fitted too"] = float(self.also_fitted)
         bound = binomial_upper_bound(errors, trials, delta)
         return Certificate(bound, delta, "hold-out, Clopper-Pearson", who, terms)
 

@@ -110,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         draw(world, probability, uncertainty, picture)
     except ImportError:
-        print("\nFor the picture, install matplotlib: pip install onebit[plot]")
+        print("\nFor the picture, install matplotlib: pip install matplotlib")
         return 0
     print(f"\nThe picture is in {picture}")
     print(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -79,7 +80,9 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
             view = observations.by_row
             mean, variance = self._score_moments(view.owners()[held], view.index[held])
             confidence = self._confidence(mean, variance)
-            self.held_out_ = HeldOut.count(confidence, mean * view.sign[held] <= 0)
+            entry = view.owners() * np.int64(observations.shape[1]) + view.index
+            known = int(np.isin(entry[held], entry[~held]).sum())
+            self.held_out_ = HeldOut.count(confidence, mean * view.sign[held] <= 0, known)
         return self
 
     def _fit(
@@ -119,13 +122,22 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
         self.held_out_ = None
 
     def _generator(self) -> np.random.Generator:
-        state = check_random_state(getattr(self, "random_state", None))
-        return np.random.default_rng(state.randint(np.iinfo(np.int32).max))
+        state = getattr(self, "random_state", None)
+        if isinstance(state, np.random.Generator):
+            return np.random.default_rng(state.integers(np.iinfo(np.int32).max))
+        return np.random.default_rng(check_random_state(state).randint(np.iinfo(np.int32).max))
 
     def _codes(self, pairs: Any) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         check_is_fitted(self)
         row_values, column_values = pair_columns(pairs)
-        return self.rows_.encode(row_values), self.columns_.encode(column_values)
+        rows, columns = self.rows_.encode(row_values), self.columns_.encode(column_values)
+        if len(rows) > 1 and rows.max() < 0 and columns.max() < 0:
+            warnings.warn(
+                f"none of these {len(rows)} pairs has a row id or a column id that was fitted: they all "
+                "get the same prediction; are the two columns swapped?",
+                stacklevel=3,
+            )
+        return rows, columns
 
     def _confidence(self, mean: Array, variance: Array) -> Array:
         yes = self._probability(mean, variance)
@@ -262,7 +274,15 @@ def observations_of(X: Any, y: Any, sample_weight: ArrayLike | None) -> Observat
         return Observations.from_pairs(X, y, sample_weight)
     if sample_weight is not None:
         raise ValueError("sample_weight goes with pairs and answers: fit(pairs, answers, sample_weight)")
-    return X if isinstance(X, Observations) else Observations.from_matrix(X)
+    if isinstance(X, Observations):
+        return X
+    try:
+        return Observations.from_matrix(X)
+    except ValueError as error:
+        raise ValueError(
+            f"without answers, X is taken for a whole matrix with blanks: {error}; "
+            "if X holds pairs, call fit(pairs, answers)"
+        ) from None
 
 
 def _held_out(observations: Observations, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:

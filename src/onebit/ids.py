@@ -117,6 +117,7 @@ class IdIndex:
     @classmethod
     def from_values(cls, values: Any, side: str) -> tuple[IdIndex, Codes]:
         """Return the index of the distinct ids in ``values`` and the code of each value."""
+        name = getattr(values, "name", None)
         values = _plain(values)
         try:
             codes, uniques = pd.factorize(values)
@@ -138,7 +139,7 @@ class IdIndex:
             order = np.arange(len(index))
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
-        return cls(index[order], side), rank[codes]
+        return cls(index[order].rename(name), side), rank[codes]
 
     def __len__(self) -> int:
         return len(self._index)

@@ -58,10 +58,12 @@ def save(model: PairClassifier, path: str | os.PathLike[str]) -> None:
     for side, index in (("rows", model.rows_), ("columns", model.columns_)):
         ids, description = storage.pack_ids(index.labels, f"ids.{side}")
         tensors = tensors | ids
-        content[side] = description
+        name = index.labels.name
+        content[side] = description | {"name": name if isinstance(name, str) else None}
     if model.held_out_ is not None:
         tensors["held_out.confidence"] = model.held_out_.confidence
         tensors["held_out.wrong"] = model.held_out_.wrong
+        content["held_out_also_fitted"] = model.held_out_.also_fitted
     storage.write(path, "model", tensors, content)
 
 
@@ -92,11 +94,16 @@ def load(path: str | os.PathLike[str]) -> Any:
     model.n_features_in_ = 2
     model.n_observations_ = content["n_observations"]
     model.rows_, model.columns_ = (
-        IdIndex(storage.unpack_ids(tensors, content[side], f"ids.{side}"), side.removesuffix("s"))
+        IdIndex(
+            storage.unpack_ids(tensors, content[side], f"ids.{side}").rename(content[side]["name"]),
+            side.removesuffix("s"),
+        )
         for side in ("rows", "columns")
     )
     model.held_out_ = None
     if "held_out.wrong" in tensors:
-        model.held_out_ = HeldOut(tensors["held_out.confidence"], tensors["held_out.wrong"])
+        model.held_out_ = HeldOut(
+            tensors["held_out.confidence"], tensors["held_out.wrong"], content["held_out_also_fitted"]
+        )
     model._restore(tensors, content["fitted"])
     return model

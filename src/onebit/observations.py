@@ -270,12 +270,14 @@ def signs(
     if values.dtype.kind not in "iuf":
         example = values[0] if len(values) else ""
         raise ValueError(
-            f"answers must be numbers or booleans ({{-1, 1}}, {{0, 1}} or True and False), got "
-            f"{values.dtype} such as {example!r}"
+            f"answers must be numbers or booleans ({{-1, 1}}, {{0, 1}} or True and False), got such as "
+            f"{str(example)!r}; turn words into answers by comparing, for example answers == 'yes'"
         )
     bad = ~np.isin(values, (-1, 0, 1))
     if bad.any():
         position = int(np.argmax(bad))
+        if np.isnan(values[position]):
+            raise ValueError(f"the answer at {where(position)} is missing (nan); leave such pairs out")
         raise ValueError(
             f"answer {values[position]} at {where(position)} is none of {{-1, 1}}, {{0, 1}}; "
             "turn ratings into answers first, for example ratings > 3.5"

@@ -132,7 +132,7 @@ class Draw:
         return score + left[:, k:].sum(axis=1) + right[:, k:].sum(axis=1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Posterior:
     """The distribution that a fit returns, over factors, effects, their variances and the intercept.
 
@@ -154,6 +154,13 @@ class Posterior:
     columns: Gaussians
     hyper: HyperPosterior
     hierarchy: Hierarchy
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        family = "full" if self.rows.full else "diagonal"
+        return (
+            f"Posterior({rows} rows, {columns} columns, rank {self.effective_rank}, {family} covariances)"
+        )
 
     @property
     def shape(self) -> tuple[int, int]:

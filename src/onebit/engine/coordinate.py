@@ -1,5 +1,7 @@
 """The coordinate loop: rows, variances, columns, variances, until the objective settles.
 
+Every few rounds the factors are rotated and rescaled (see ``onebit.engine.rotation``).
+
 With ``T = lambda / n`` (``temperature``) and the answers' weights ``u``, the objective is the paper's
 ``sum u E[loss] / n + KL(rho, pi) / lambda``, with the expected loss replaced by the bound of
 ``onebit.losses``. Each step minimises it exactly over one block of coordinates of a majoriser that
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.engine import kernels
+from onebit.engine.rotation import best_rotation
 from onebit.engine.start import START_VARIANCE, Start
 from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums
 from onebit.losses import Loss
@@ -26,6 +29,8 @@ Array = NDArray[np.float64]
 
 # The variances are held for the first rounds: from a rough start they would prune live columns.
 HELD_ROUNDS = 3
+# A change of coordinates costs some tenth of a round.
+ROTATE_EVERY = 4
 # Relative: the kernels gather in single precision.
 ROUNDING = 1e-6
 
@@ -110,6 +115,22 @@ class Side:
         pool.ranges(task, view.start)
         return float(self.loss.sum())
 
+    def factor_moment(self) -> Array:
+        """Return the second moment of the factors, summed over this side (full covariances)."""
+        n_free = self.mean.shape[1]
+        total = np.zeros((n_free, n_free))
+        total[np.tril_indices(n_free)] = self.covariance.sum(axis=0)
+        total += np.tril(total, -1).T + self.mean.T @ self.mean
+        return total[: self.rank, : self.rank]
+
+    def change_coordinates(self, change: Array) -> None:
+        """Replace the factors ``F`` of every row by ``F change`` (full covariances)."""
+        n_free = self.mean.shape[1]
+        whole = np.eye(n_free)
+        whole[: self.rank, : self.rank] = change
+        kernels.change_coordinates(self.mean, self.covariance, whole, self.has_effect, self.table)
+        self.log_determinant += 2.0 * float(np.linalg.slogdet(change)[1])
+
     def gaussians(self) -> Gaussians:
         """Return the present state, frozen."""
         return Gaussians(self.mean.copy(), self.covariance.copy(), self.full)
@@ -183,6 +204,13 @@ def minimise(
             path.append(objective_of(k, solve=True))
             if n_iter > held:
                 hyper = hierarchy.update(sums(), hyper)
+        if full and n_iter > held and n_iter % ROTATE_EVERY == 0:
+            moments = (sides[0].factor_moment(), sides[1].factor_moment())
+            rotation = best_rotation(hierarchy, moments, sums(), hyper)
+            if rotation is not None:
+                sides[0].change_coordinates(rotation.rows)
+                sides[1].change_coordinates(rotation.columns)
+                hyper = rotation.hyper
         if callback is not None:
             callback(Progress(n_iter, schedule.max_iter, path[-1]))
         # One round is two half steps; compare the states before this round's and the last one's.

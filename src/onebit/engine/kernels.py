@@ -266,6 +266,36 @@ def update(
         fill_table(mean[i : i + 1], covariance[i : i + 1], has_effect, full, table[i : i + 1])
 
 
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def change_coordinates(mean, covariance, change, has_effect, table):
+    """Replace every row ``x`` (full covariances) by ``change' x``."""
+    size = mean.shape[1]
+    moved = np.empty(size, np.float64)
+    half = np.empty((size, size), np.float64)
+    for i in range(mean.shape[0]):
+        for a in range(size):
+            moved[a] = 0.0
+            for b in range(size):
+                moved[a] += change[b, a] * mean[i, b]
+        mean[i] = moved
+        for a in range(size):
+            for b in range(size):
+                value = 0.0
+                for k in range(size):
+                    t = a * (a + 1) // 2 + k if a >= k else k * (k + 1) // 2 + a
+                    value += covariance[i, t] * change[k, b]
+                half[a, b] = value
+        t = 0
+        for a in range(size):
+            for b in range(a + 1):
+                value = 0.0
+                for k in range(size):
+                    value += change[k, a] * half[k, b]
+                covariance[i, t] = value
+                t += 1
+    fill_table(mean, covariance, has_effect, True, table)
+
+
 @numba.njit(nogil=True, cache=True, error_model="numpy", inline="always")
 def _quadratic(covariance, facing, rank, n_free, full):
     """Return ``f' V f`` for one Gaussian and the vector that it faces: other's means, then a 1."""
