@@ -496,3 +496,12 @@ def test_a_model_whose_columns_all_vanish_says_so(named):
 def test_a_posterior_introduces_itself_in_one_line(named):
     text = repr(LogisticCompleter(2).fit(*named).posterior_)
     assert text.startswith("Posterior(50 rows, 40 columns, rank 2")
+
+
+def test_a_warning_turned_into_an_error_leaves_a_usable_model(named):
+    model = LogisticCompleter(2, max_iter=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        with pytest.raises(ConvergenceWarning):
+            model.fit(*named)
+    assert np.isfinite(model.decision_function(named[0])).all()

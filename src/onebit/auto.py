@@ -139,7 +139,7 @@ class AutoCompleter(PairClassifier):
 
     def _fit(
         self, observations: Observations, rng: np.random.Generator, callback: Callback | None
-    ) -> None:
+    ) -> list[str]:
         # The callback is told of every trial (with its held-out log-loss) and of every final round.
         settings = {"random_state": int(rng.integers(2**31 - 1)), "n_jobs": self.n_jobs}
         with threads(self.n_jobs) as pool:
@@ -162,6 +162,7 @@ class AutoCompleter(PairClassifier):
                 for trial in search.trials
             ]
         )
+        return []
 
     @property
     def posterior_(self) -> Posterior:

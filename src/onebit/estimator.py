@@ -13,6 +13,7 @@ import pandas as pd
 import psutil
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -74,7 +75,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
             log_to_stderr()
         rng = self._generator()
         held = None if certify is None else _held_out(observations, certify, rng)
-        self._fit(observations if held is None else observations.take(~held), rng, callback)
+        advice = self._fit(observations if held is None else observations.take(~held), rng, callback)
         self._remember(observations)
         if held is not None:
             view = observations.by_row
@@ -83,12 +84,17 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
             entry = view.owners() * np.int64(observations.shape[1]) + view.index
             known = int(np.isin(entry[held], entry[~held]).sum())
             self.held_out_ = HeldOut.count(confidence, mean * view.sign[held] <= 0, known)
+        for text in advice:
+            warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=2)
         return self
 
     def _fit(
         self, observations: Observations, rng: np.random.Generator, callback: Callback | None
-    ) -> None:
-        """Fit to observations; store nothing on the estimator before all is found."""
+    ) -> list[str]:
+        """Fit to observations; return what to warn of.
+
+        Nothing is stored on the estimator before all is found.
+        """
         raise NotImplementedError
 
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.exceptions import ConvergenceWarning
 
 from onebit.calibration import CERTAINTY
 from onebit.engine.coordinate import Callback
@@ -92,7 +90,7 @@ class NuclearNormCompleter(PairClassifier):
 
     def _fit(
         self, observations: Observations, rng: np.random.Generator, callback: Callback | None
-    ) -> None:
+    ) -> list[str]:
         rows, columns = observations.shape
         radius = self.radius or self.alpha * float(np.sqrt(float(self.rank) * rows * columns))
         fit = minimise_nuclear(
@@ -109,13 +107,12 @@ class NuclearNormCompleter(PairClassifier):
         self.rank_ = int(np.linalg.matrix_rank(fit.left)) if fit.left.any() else 0
         self.objective_, self.gap_ = fit.objective, fit.gap
         self.n_iter_, self.converged_ = fit.n_iter, fit.converged
-        if not fit.converged:
-            warnings.warn(
-                f"NuclearNormCompleter stopped after {fit.n_iter} iterations at a duality gap of "
-                f"{fit.gap:.2g} per answer (tol={self.tol:g}); raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        if fit.converged:
+            return []
+        return [
+            f"stopped after {fit.n_iter} iterations at a duality gap of {fit.gap:.2g} per answer "
+            f"(tol={self.tol:g}); raise max_iter or tol"
+        ]
 
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         # The last line, which code -1 picks, is the average row (or column).

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from onebit.engine.coordinate import Callback, Fit, Progress, Schedule, minimise
@@ -101,23 +99,21 @@ class VariationalCompleter(PairClassifier):
 
     def _fit(
         self, observations: Observations, rng: np.random.Generator, callback: Callback | None
-    ) -> None:
+    ) -> list[str]:
         with threads(self.n_jobs) as pool:
             fit, found = self._run(observations, rng, pool, self._reporting(callback))
         self._store(fit, found)
+        advice = []
         if self.rank_ == 0 and self.rank > 0 and fit.posterior.hierarchy.intercept_side is None:
-            warnings.warn(
-                "every column vanished and all scores are zero; raise temperature or lower prior_scale",
-                ConvergenceWarning,
-                stacklevel=3,
+            advice.append(
+                "every column vanished and all scores are zero; raise temperature or lower prior_scale"
             )
         if not fit.converged:
-            warnings.warn(
-                f"{type(self).__name__} stopped after {fit.n_iter} rounds before it settled to "
-                f"tol={self.tol:g}; raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=3,
+            advice.append(
+                f"stopped after {fit.n_iter} rounds before it settled to tol={self.tol:g}; raise max_iter "
+                "or tol"
             )
+        return advice
 
     def _reporting(self, callback: Callback | None) -> Callback | None:
         if not self.verbose:
