@@ -110,8 +110,8 @@ class VariationalCompleter(PairClassifier):
             )
         if not fit.converged:
             advice.append(
-                f"stopped after {fit.n_iter} rounds before it settled to tol={self.tol:g}; raise max_iter "
-                "or tol"
+                f"stopped after {fit.n_iter} rounds before it settled to tol={self.tol:g}; "
+                "raise max_iter or tol"
             )
         return advice
 
