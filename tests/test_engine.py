@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from onebit import HingeCompleter, LogisticCompleter, Observations
-from onebit.engine.coordinate import Schedule, minimise
+from onebit.engine.coordinate import Schedule, Side, gather_table, minimise
 from onebit.engine.start import spectral_start
 from onebit.hierarchy import Hierarchy
+from onebit.ids import IdIndex
 from onebit.losses import HINGE, LOGISTIC
 from onebit.posterior import Gaussians, Posterior
 from onebit.priors import Gamma, InverseGamma
-from onebit.threads import threads
+from onebit.threads import Threads, threads
 
 GRID = list(
     itertools.product(
@@ -184,3 +185,70 @@ def test_effects_alone_recover_a_rasch_model():
     estimate = model.complete("score").to_numpy()
     assert np.sqrt(np.mean((estimate - score) ** 2)) < 0.35
     assert np.corrcoef(model.posterior_.rows.mean[:, 0], ability)[0, 1] > 0.95
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3, 5, 9, 10, 13, 14, 15, 16, 20, 29, 30, 31, 40, 64])
+@pytest.mark.parametrize("full", [True, False], ids=["full", "diagonal"])
+def test_one_update_is_the_formula_for_every_rank(rank, full):
+    """V_i = (T sum w E[R R'] + P)^-1 and M_i = V_i (T sum s y E[R] + ...), written out in numpy."""
+    rng = np.random.default_rng(rank)
+    rows, columns, temperature = 7, 11, 1.7
+    pairs = np.argwhere(rng.random((rows, columns)) < 0.6)
+    seen = Observations.from_codes(
+        IdIndex(np.arange(rows), "row"), IdIndex(np.arange(columns), "column"),
+        pairs[:, 0], pairs[:, 1], rng.choice([-1, 1], len(pairs)).astype(np.int8),
+    )  # fmt: skip
+    size = rank + 1
+    if full:
+        roots = rng.standard_normal((2, max(rows, columns), size, size)) / 3
+        dense = np.einsum("smab,smcb->smac", roots, roots) + 0.1 * np.eye(size)
+    else:
+        dense = np.einsum("sma,ab->smab", rng.random((2, max(rows, columns), size)) + 0.1, np.eye(size))
+    means = rng.standard_normal((2, max(rows, columns), size)) / np.sqrt(size)
+    lower = np.tril_indices(size)
+
+    def gaussians(side, m):
+        covariance = (
+            dense[side, :m][:, lower[0], lower[1]] if full else np.einsum("maa->ma", dense[side, :m])
+        )
+        return Gaussians(means[side, :m], covariance, full)
+
+    left, right = gaussians(0, rows), gaussians(1, columns)
+    precision, linear = rng.random(size) + 0.5, rng.standard_normal(size)
+    side = Side(left, True, rank)
+    total = side.pass_over(
+        seen.by_row,
+        gather_table(right, True),
+        (precision, linear),
+        temperature,
+        LOGISTIC,
+        Threads(1, None),
+    )
+    expected_loss = 0.0
+    for i in range(rows):
+        a_matrix, b_vector = np.diag(precision), linear.copy()
+        for k in range(seen.by_row.start[i], seen.by_row.start[i + 1]):
+            j, y = seen.by_row.index[k], seen.by_row.sign[k]
+            x = np.append(means[1, j, :rank], 1.0)  # what the row's coordinates face
+            spread = np.zeros((size, size))
+            spread[:rank, :rank] = dense[1, j, :rank, :rank]
+            cross = np.append(dense[1, j, :rank, rank], 0.0)  # covariance with the column's effect
+            offset = means[1, j, rank]
+            mean = means[0, i] @ x + offset
+            variance = (
+                x @ dense[0, i] @ x
+                + means[0, i] @ spread @ means[0, i]
+                + np.trace(spread @ dense[0, i])
+                + 2 * means[0, i] @ cross
+                + dense[1, j, rank, rank]
+            )
+            slope, weight = LOGISTIC.majoriser(y, mean, mean**2 + variance)
+            expected_loss += LOGISTIC.bound(y, mean, mean**2 + variance)
+            a_matrix += temperature * weight * (np.outer(x, x) + spread)
+            b_vector += temperature * (slope * y * x - weight * (offset * x + cross))
+        np.testing.assert_allclose(
+            side.mean[i], np.linalg.solve(a_matrix, b_vector), rtol=2e-4, atol=2e-5
+        )
+        covariance = np.linalg.inv(a_matrix)[lower] if full else 1 / np.diag(a_matrix)
+        np.testing.assert_allclose(side.covariance[i], covariance, rtol=2e-4, atol=2e-5)
+    assert total == pytest.approx(float(expected_loss), rel=1e-5)

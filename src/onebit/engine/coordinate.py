@@ -139,8 +139,8 @@ class Side:
 def gather_table(gaussians: Gaussians, has_effect: bool) -> NDArray[np.float32]:
     """Return the table that the other side gathers from (see ``onebit.engine.kernels``)."""
     slots = gaussians.mean.shape[1] - has_effect + 2
-    width = packed_size(slots) if gaussians.full else 2 * slots
-    table = np.empty((len(gaussians.mean), width), dtype=np.float32)
+    width = kernels.whole_vectors(packed_size(slots)) if gaussians.full else 2 * slots
+    table = np.zeros((len(gaussians.mean), width), dtype=np.float32)
     kernels.fill_table(gaussians.mean, gaussians.covariance, has_effect, gaussians.full, table)
     return table
 

@@ -5,7 +5,7 @@ product of the first with ``(R_j, 1, b_j)``, so the last two slots face each oth
 side keeps a *table* that the other side gathers from, one line a row:
 
 * full covariances: the second moment of the vector as a packed lower triangle, whose last line is
-  ``(mean, 1)``, so that one gather brings the mean as well;
+  ``(mean, 1)``, so that one gather brings the mean as well; padded with zeros to whole vectors;
 * diagonal covariances: the mean, then the variances.
 
 ``update`` handles a range of rows against the other side's table. For each answer it forms the first
@@ -28,6 +28,12 @@ CHUNK = 64
 
 # What may be reordered: enough to vectorise the dot products; infinities and NaN keep their meaning.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+
+@numba.njit(nogil=True, cache=True)
+def whole_vectors(size):
+    """Round up to a multiple of 16, so that no loop over a line has a scalar remainder."""
+    return (size + 15) // 16 * 16
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -54,16 +60,61 @@ def fill_table(mean, covariance, has_effect, full, table):
                 table[i, slots + a] = covariance[i, a] if a < n_free else 0.0
 
 
+@numba.njit(inline="always", error_model="numpy")
+def _majorise(code, k, end, sign, weight, mean, second_moment):
+    """Return the signed slope and the weight of answer ``k``'s majoriser, and its bound on the loss.
+
+    All three are zero past the ``end``: the last group of four may not be full.
+    """
+    if k >= end:
+        return np.float32(0.0), np.float32(0.0), 0.0
+    y = float(sign[k])
+    slope, curvature, bound = slope_weight_bound(code, y, float(mean), float(second_moment))
+    u = float(weight[k]) if weight.shape[0] > 0 else 1.0
+    return np.float32(u * slope * y), np.float32(u * curvature), u * bound
+
+
+@numba.njit(inline="always", error_model="numpy", fastmath=_FAST)
+def _four_products(own, table, lines, at, width):
+    """Return the products of ``own`` with four lines of the table, from column ``at`` on."""
+    a, b, c, d = lines
+    p, q, r, s = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
+    for t in range(width):
+        p += own[t] * table[a, at + t]
+        q += own[t] * table[b, at + t]
+        r += own[t] * table[c, at + t]
+        s += own[t] * table[d, at + t]
+    return p, q, r, s
+
+
+@numba.njit(inline="always", error_model="numpy", fastmath=_FAST)
+def _add_four(part, weights, table, lines, at, width):
+    """Add four weighted lines of the table, from column ``at`` on, to ``part``."""
+    a, b, c, d = lines
+    p, q, r, s = weights
+    for t in range(width):
+        part[t] += (p * table[a, at + t] + q * table[b, at + t]) + (
+            r * table[c, at + t] + s * table[d, at + t]
+        )
+
+
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
 def _walk_full(
     first, last, index, sign, weight, other, line, slots, code, own, own_mean, part, part_linear,
     precision, linear,
 ):  # fmt: skip
-    """Add the majorisers of one row's answers to ``precision`` and ``linear``; return their bound."""
-    packed = line.shape[0]
+    """Add the majorisers of one row's answers to ``precision`` and ``linear``; return their bound.
+
+    Answers go four at a time: each load of the row's own moments and of the sums serves four of them.
+    """
+    width, window = own.shape[0], own_mean.shape[0]
+    packed = slots * (slots + 1) // 2
     rank = slots - 2
-    mean_at = packed - slots
+    mean_at = packed - slots  # where the mean stands in a line
+    window_at = width - window  # where the whole vectors begin that hold it
     # The row's own second moment in the other side's order of slots, off-diagonal counted twice.
+    own[:] = 0.0
+    own_mean[:] = 0.0
     t = 0
     for a in range(slots):
         for b in range(a + 1):
@@ -74,38 +125,34 @@ def _walk_full(
             own[t] = line[sa * (sa + 1) // 2 + sb] * (1.0 if a == b else 2.0)
             t += 1
     for a in range(slots):
-        own_mean[a] = line[mean_at + (a if a < rank else 2 * rank + 1 - a)]
+        own_mean[mean_at - window_at + a] = line[mean_at + (a if a < rank else 2 * rank + 1 - a)]
     precision[:] = 0.0
     linear[:] = 0.0
     total = 0.0
     for chunk in range(first, last, CHUNK):
+        end = min(chunk + CHUNK, last)
         part[:] = 0.0
         part_linear[:] = 0.0
-        for k in range(chunk, min(chunk + CHUNK, last)):
-            j = np.uint32(index[k])
-            second_moment = np.float32(0.0)
-            for t in range(packed):
-                second_moment += own[t] * other[j, t]
-            mean = np.float32(0.0)
-            for a in range(slots):
-                mean += own_mean[a] * other[j, mean_at + a]
-            y = float(sign[k])
-            s, w, bound = slope_weight_bound(code, y, float(mean), float(second_moment))
-            if weight.shape[0] > 0:
-                s *= weight[k]
-                w *= weight[k]
-                bound *= weight[k]
-            total += bound
-            w32 = np.float32(w)
-            s32 = np.float32(s * y)
-            for t in range(packed):
-                part[t] += w32 * other[j, t]
-            for a in range(slots):
-                part_linear[a] += s32 * other[j, mean_at + a]
+        for k in range(chunk, end, 4):
+            lines = (
+                np.uint32(index[k]),
+                np.uint32(index[min(k + 1, end - 1)]),
+                np.uint32(index[min(k + 2, end - 1)]),
+                np.uint32(index[min(k + 3, end - 1)]),
+            )
+            p, q, r, s = _four_products(own, other, lines, 0, width)
+            e, f, g, h = _four_products(own_mean, other, lines, window_at, window)
+            e, p, bound_0 = _majorise(code, k, end, sign, weight, e, p)
+            f, q, bound_1 = _majorise(code, k + 1, end, sign, weight, f, q)
+            g, r, bound_2 = _majorise(code, k + 2, end, sign, weight, g, r)
+            h, s, bound_3 = _majorise(code, k + 3, end, sign, weight, h, s)
+            total += (bound_0 + bound_1) + (bound_2 + bound_3)
+            _add_four(part, (p, q, r, s), other, lines, 0, width)
+            _add_four(part_linear, (e, f, g, h), other, lines, window_at, window)
         for t in range(packed):
             precision[t] += part[t]
         for a in range(slots):
-            linear[a] += part_linear[a]
+            linear[a] += part_linear[mean_at - window_at + a]
     return total
 
 
@@ -134,24 +181,17 @@ def _walk_diagonal(
                 mean += own_mean[a] * other[j, a]
                 variance += own[a] * (other[j, slots + a] + other[j, a] * other[j, a])
                 variance += own_mean[a] * own_mean[a] * other[j, slots + a]
-            y = float(sign[k])
             second_moment = float(mean) * float(mean) + float(variance)
-            s, w, bound = slope_weight_bound(code, y, float(mean), second_moment)
-            if weight.shape[0] > 0:
-                s *= weight[k]
-                w *= weight[k]
-                bound *= weight[k]
+            pull, curvature, bound = _majorise(code, k, last, sign, weight, mean, second_moment)
             total += bound
-            w32 = np.float32(w)
-            s32 = np.float32(s * y)
             t = 0
             for a in range(slots):
-                wa = w32 * other[j, a]
+                scaled = curvature * other[j, a]
                 for b in range(a + 1):
-                    part[t] += wa * other[j, b]
+                    part[t] += scaled * other[j, b]
                     t += 1
-                part[t - 1] += w32 * other[j, slots + a]
-                part_linear[a] += s32 * other[j, a]
+                part[t - 1] += curvature * other[j, slots + a]
+                part_linear[a] += pull * other[j, a]
         for t in range(precision.shape[0]):
             precision[t] += part[t]
         for a in range(slots):
@@ -226,10 +266,12 @@ def update(
     rank = n_free - 1 if has_effect else n_free
     slots = rank + 2
     packed = slots * (slots + 1) // 2
-    own = np.empty(packed, np.float32)
-    own_mean = np.empty(slots, np.float32)
-    part = np.empty(packed, np.float32)
-    part_linear = np.empty(slots, np.float32)
+    width = table.shape[1] if full else packed
+    window = width - (packed - slots) // 16 * 16 if full else slots
+    own = np.empty(width, np.float32)
+    own_mean = np.empty(window, np.float32)
+    part = np.empty(width, np.float32)
+    part_linear = np.empty(window, np.float32)
     precision = np.empty(packed, np.float64)
     linear = np.empty(slots, np.float64)
     lower = np.empty((n_free, n_free), np.float64)
