@@ -100,6 +100,8 @@ def test_the_closed_form_of_the_variances_is_the_minimum(world, rng):
         return temperature * seen.n * spread + 0.5 * (precision * variance - np.log(variance)).sum()
 
     best = objective(rows.variance)
+    for factor in (0.98, 1.02):
+        assert objective(rows.variance * factor) > best
     for _ in range(5):
         assert objective(rows.variance * np.exp(0.05 * rng.standard_normal(rows.variance.shape))) > best
 

@@ -62,6 +62,8 @@ def test_the_step_lowers_the_divergence_to_what_it_says(posterior, rng):
     assert reached == pytest.approx(posterior.hierarchy.kl(rotation.sums, rotation.hyper), rel=1e-9)
     assert reached < before
     # Both second moments are diagonal now, and there is nothing more to gain.
+    moments = tuple(side.factor_moment() for side in sides)
+    assert best_rotation(posterior.hierarchy, moments, after, rotation.hyper) is None
     for side in sides:
         moment = side.factor_moment()
         off = moment - np.diag(np.diag(moment))

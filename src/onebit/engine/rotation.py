@@ -71,7 +71,9 @@ def best_rotation(
         _moved(sums[1], energy / scale, -2.0 * m2 * log_determinant),
     )
     new_hyper = hierarchy.update(new_sums, hyper)
-    before, after = hierarchy.kl(sums, hyper), hierarchy.kl(new_sums, new_hyper)
+    # Against what the update of the variances would gain without it.
+    before = hierarchy.kl(sums, hierarchy.update(sums, hyper))
+    after = hierarchy.kl(new_sums, new_hyper)
     if before - after <= _WORTHWHILE * abs(before):
         return None
     return Rotation(change, np.linalg.inv(change).T, new_sums, new_hyper)
