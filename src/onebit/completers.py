@@ -53,7 +53,7 @@ class LogisticCompleter(VariationalCompleter):
     temperature : float, default 1
         ``lambda / n``. One is the likelihood; tests, votes and model evaluations often gain from 1.5.
     covariance : {"full", "diagonal"}
-        The posterior of a row: a full covariance, or independent coordinates (lighter).
+        The posterior of a row: a full covariance, or independent coordinates (less memory).
     effects : bool, "rows" or "columns", default True
         Row and column effects. ``False`` is the paper's model.
     n_init : int, default 1
