@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import warnings
+from abc import ABCMeta, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -29,7 +30,7 @@ logger = logging.getLogger("onebit")
 Array = NDArray[np.float64]
 
 
-class PairClassifier(ClassifierMixin, BaseEstimator):
+class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A classifier of (row, column) pairs, fitted on a table of pairs and their answers.
 
     Subclasses fit themselves to ``Observations`` and give the first two moments of a score; ids,
@@ -88,6 +89,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
             warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=2)
         return self
 
+    @abstractmethod
     def _fit(
         self, observations: Observations, rng: np.random.Generator, callback: Callback | None
     ) -> list[str]:
@@ -95,23 +97,22 @@ class PairClassifier(ClassifierMixin, BaseEstimator):
 
         Nothing is stored on the estimator before all is found.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         """Return mean and variance of the scores of pairs of codes; -1 is an unknown id."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _probability(self, mean: Array, variance: Array) -> Array:
         """Return the probability of a "yes" for scores with these moments."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         """Return what was fitted, as arrays and JSON; ids and answers are saved with it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
         """Take up what ``_state`` returned."""
-        raise NotImplementedError
 
     def _adopt(self, other: PairClassifier) -> None:
         """Take over the ids and answers of another fitted classifier."""
