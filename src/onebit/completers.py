@@ -16,7 +16,8 @@ from onebit.calibration import (
 )
 from onebit.engine.coordinate import Callback, Fit
 from onebit.engine.paper import ApproximateBound, minimise_avb
-from onebit.engine.start import spectral_start
+from onebit.engine.start import Start
+from onebit.hierarchy import Hierarchy
 from onebit.losses import HINGE, LOGISTIC
 from onebit.observations import Observations
 from onebit.parameters import OneOf
@@ -24,7 +25,7 @@ from onebit.posterior import Posterior
 from onebit.priors import VariancePrior
 from onebit.storage import Tensors
 from onebit.threads import Threads
-from onebit.variational import JITTER, VariationalCompleter
+from onebit.variational import VariationalCompleter
 
 Array = NDArray[np.float64]
 
@@ -205,41 +206,37 @@ class HingeCompleter(VariationalCompleter):
         calibration = natural_calibration(self.temperature)
         held = rng.random(observations.n) < CALIBRATION_SHARE
         if self.calibrate and held.sum() >= SMALLEST_CALIBRATION and not held.all():
-            first, _ = self._descend(observations.take(~held), rng, pool, callback, None)
+            first, _ = super()._run(observations.take(~held), rng, pool, callback)
             view = observations.by_row
             mean, variance = first.posterior.score_moments(
                 view.owners()[held], view.index[held], pool.count
             )
             weight = view.weight[held].astype(float) if len(view.weight) else None
             calibration = fit_calibration(mean, variance, view.sign[held], weight)
-            start = first.posterior
-        fit, found = self._descend(observations, rng, pool, callback, start)
+            start = first.posterior if self.method == "engine" else None
+        fit, found = super()._run(observations, rng, pool, callback, start)
         return fit, found | {"calibration_": calibration}
 
     def _descend(
         self,
         observations: Observations,
-        rng: np.random.Generator,
+        hierarchy: Hierarchy,
+        start: Start | Posterior,
         pool: Threads,
         callback: Callback | None,
-        start: Posterior | None,
     ) -> tuple[Fit, dict[str, Any]]:
         if self._is_full() or self.method == "engine":
-            return super()._run(observations, rng, pool, callback, start)
-        hierarchy = self._hierarchy(observations)
-        runs = [
-            minimise_avb(
-                observations,
-                hierarchy,
-                spectral_start(observations, hierarchy, rng, JITTER if k else 0.0),
-                temperature=self.temperature,
-                schedule=self._schedule(),
-                pool=pool,
-                callback=callback,
-            )
-            for k in range(self.n_init)
-        ]
-        fit, avb = min(runs, key=lambda run: run[0].objective)
+            return super()._descend(observations, hierarchy, start, pool, callback)
+        assert isinstance(start, Start)  # only the engine starts from a posterior
+        fit, avb = minimise_avb(
+            observations,
+            hierarchy,
+            start,
+            temperature=self.temperature,
+            schedule=self._schedule(),
+            pool=pool,
+            callback=callback,
+        )
         return fit, {"avb_": avb}
 
     def _probability(self, mean: Array, variance: Array) -> Array:

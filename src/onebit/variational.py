@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from onebit.engine.coordinate import Callback, Fit, Progress, Schedule, minimise
 from onebit.engine.foldin import fold_in
-from onebit.engine.start import spectral_start
+from onebit.engine.start import Start, spectral_start
 from onebit.estimator import PairClassifier, logger
 from onebit.hierarchy import Hierarchy
 from onebit.ids import IdIndex, pair_columns
@@ -155,28 +155,46 @@ class VariationalCompleter(PairClassifier):
         callback: Callback | None,
         start: Posterior | None = None,
     ) -> tuple[Fit, dict[str, Any]]:
-        """Descend from each of the ``n_init`` starts and return the fit with the lowest objective.
+        """Descend from each of the ``n_init`` starts and return what reached the lowest objective.
 
-        Nothing is stored on the estimator: what else was found comes back as attributes to set.
+        Nothing is stored on the estimator.
         """
         hierarchy = self._hierarchy(observations)
-        fits = []
+        runs = []
         for k in range(self.n_init):
             begin = start if k == 0 else None
-            fits.append(
-                minimise(
+            runs.append(
+                self._descend(
                     observations,
                     hierarchy,
-                    self._loss,
                     begin or spectral_start(observations, hierarchy, rng, JITTER if k else 0.0),
-                    full=self._is_full(),
-                    temperature=self.temperature,
-                    schedule=self._schedule(),
-                    pool=pool,
-                    callback=callback,
+                    pool,
+                    callback,
                 )
             )
-        return min(fits, key=lambda fit: fit.objective), {}
+        return min(runs, key=lambda run: run[0].objective)
+
+    def _descend(
+        self,
+        observations: Observations,
+        hierarchy: Hierarchy,
+        start: Start | Posterior,
+        pool: Threads,
+        callback: Callback | None,
+    ) -> tuple[Fit, dict[str, Any]]:
+        """Descend from one start; return the fit and what else was found, as attributes to set."""
+        fit = minimise(
+            observations,
+            hierarchy,
+            self._loss,
+            start,
+            full=self._is_full(),
+            temperature=self.temperature,
+            schedule=self._schedule(),
+            pool=pool,
+            callback=callback,
+        )
+        return fit, {}
 
     def _store(self, fit: Fit, found: dict[str, Any]) -> None:
         for name in ("calibration_", "avb_"):
