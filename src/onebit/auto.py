@@ -222,7 +222,7 @@ class AutoCompleter(PairClassifier):
         kind = kinds[content["completer_class"]]
         self.completer_ = kind(**restored_parameters(content["completer_params"]))
         self.completer_._restore(tensors, content["completer"])
-        self.completer_._adopt(self)
+        self.completer_._know(self.rows_, self.columns_, self.classes_, self.n_observations_)
         self.best_params_ = content["best_params"]
         self.search_ = pd.DataFrame(content["search"])
 
@@ -256,7 +256,12 @@ class _Search:
         for k in range(n_splits):
             held = np.zeros(observations.n, dtype=bool)
             held[order[k * size : (k + 1) * size]] = True
-            self.splits.append((observations, held, observations.take(~held)))
+            self.splits.append((observations.take(~held), observations.entries(held)))
+        entries = [held for _, held in self.splits]
+        self.sign = np.concatenate([held.sign for held in entries])
+        self.weight = np.concatenate(
+            [np.ones(size) if held.weight is None else held.weight for held in entries]
+        ).astype(float)
         # With fewer there is nothing to choose by: the defaults stand.
         self.usable = size >= 10
 
@@ -302,20 +307,15 @@ class _Search:
             max_iter=_WARM_ROUNDS if warm else _COLD_ROUNDS,
             tol=_TRIAL_TOL,
         )
-        posteriors, moments, signs, weights, rounds = [], [], [], [], 0
-        for k, (observations, held, kept) in enumerate(self.splits):
+        posteriors, moments, rounds = [], [], 0
+        for k, (kept, held) in enumerate(self.splits):
             start = warm.posteriors[k] if warm else None
             fit, _ = completer._run(kept, self.rng, self.pool, None, start)
-            view = observations.by_row
-            weights.append(view.weight[held] if len(view.weight) else np.ones(held.sum()))
-            moments.append(
-                fit.posterior.score_moments(view.owners()[held], view.index[held], self.pool.count)
-            )
-            signs.append(view.sign[held])
+            moments.append(fit.posterior.score_moments(held.rows, held.columns, self.pool.count))
             posteriors.append(fit.posterior)
             rounds += fit.n_iter
         mean, variance = (np.concatenate(part) for part in zip(*moments, strict=True))
-        sign, weight = np.concatenate(signs), np.concatenate(weights).astype(float)
+        sign, weight = self.sign, self.weight
         calibration = None
         if isinstance(completer, HingeCompleter):
             calibration = fit_calibration(mean, variance, sign, weight)

@@ -89,7 +89,7 @@ def natural_calibration(temperature: float) -> Calibration:
 
 
 def fit_calibration(
-    mean: Array, variance: Array, sign: NDArray[np.int8], weight: Array | None = None
+    mean: Array, variance: Array, sign: NDArray[np.int8], weight: ArrayLike | None = None
 ) -> Calibration:
     """Fit the curve to held-out answers, by their log-loss.
 

@@ -207,12 +207,9 @@ class HingeCompleter(VariationalCompleter):
         held = rng.random(observations.n) < CALIBRATION_SHARE
         if self.calibrate and held.sum() >= SMALLEST_CALIBRATION and not held.all():
             first, _ = super()._run(observations.take(~held), rng, pool, callback)
-            view = observations.by_row
-            mean, variance = first.posterior.score_moments(
-                view.owners()[held], view.index[held], pool.count
-            )
-            weight = view.weight[held].astype(float) if len(view.weight) else None
-            calibration = fit_calibration(mean, variance, view.sign[held], weight)
+            rows, columns, sign, weight = observations.entries(held)
+            mean, variance = first.posterior.score_moments(rows, columns, pool.count)
+            calibration = fit_calibration(mean, variance, sign, weight)
             start = first.posterior if self.method == "engine" else None
         fit, found = super()._run(observations, rng, pool, callback, start)
         return fit, found | {"calibration_": calibration}
@@ -241,6 +238,10 @@ class HingeCompleter(VariationalCompleter):
 
     def _probability(self, mean: Array, variance: Array) -> Array:
         return self.calibration_.probability(mean, variance)
+
+    def _store(self, fit: Fit, found: dict[str, Any]) -> None:
+        self.__dict__.pop("avb_", None)  # of an earlier fit by the paper's method
+        super()._store(fit, found)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         tensors, content = super()._state()

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from onebit.certificates import Certificate, HeldOut, Kept, SelectiveCertificate
 from onebit.engine.coordinate import Callback
 from onebit.ids import IdIndex, pair_columns
-from onebit.observations import Observations, signs
+from onebit.observations import Observations, signs_of_pairs
 from onebit.parameters import Check, check_parameters
 from onebit.storage import Tensors
 
@@ -79,12 +79,13 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         advice = self._fit(observations if held is None else observations.take(~held), rng, callback)
         self._remember(observations)
         if held is not None:
-            view = observations.by_row
-            mean, variance = self._score_moments(view.owners()[held], view.index[held])
+            rows, columns, sign, _ = observations.entries(held)
+            mean, variance = self._score_moments(rows, columns)
             confidence = self._confidence(mean, variance)
+            view = observations.by_row
             entry = view.owners() * np.int64(observations.shape[1]) + view.index
             known = int(np.isin(entry[held], entry[~held]).sum())
-            self.held_out_ = HeldOut.count(confidence, mean * view.sign[held] <= 0, known)
+            self.held_out_ = HeldOut.count(confidence, mean * sign <= 0, known)
         for text in advice:
             warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=2)
         return self
@@ -114,19 +115,14 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
         """Take up what ``_state`` returned."""
 
-    def _adopt(self, other: PairClassifier) -> None:
-        """Take over the ids and answers of another fitted classifier."""
-        self.rows_, self.columns_, self.classes_ = other.rows_, other.columns_, other.classes_
-        self.n_features_in_, self.n_observations_ = 2, other.n_observations_
+    def _know(self, rows: IdIndex, columns: IdIndex, classes: NDArray[Any], n_observations: int) -> None:
+        """Set what every fitted classifier knows of its data."""
+        self.rows_, self.columns_, self.classes_ = rows, columns, classes
+        self.n_features_in_, self.n_observations_ = 2, n_observations
         self.held_out_ = None
 
     def _remember(self, observations: Observations) -> None:
-        self.rows_ = observations.rows
-        self.columns_ = observations.columns
-        self.classes_ = observations.classes
-        self.n_features_in_ = 2
-        self.n_observations_ = observations.n
-        self.held_out_ = None
+        self._know(observations.rows, observations.columns, observations.classes, observations.n)
 
     def _generator(self) -> np.random.Generator:
         state = getattr(self, "random_state", None)
@@ -212,10 +208,8 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of correct answers; a score of exactly zero counts as wrong."""
-        sign, _ = signs(y)
         scores = self.decision_function(X)
-        if len(scores) != len(sign):
-            raise ValueError(f"{len(scores)} pairs but {len(sign)} answers; each pair needs one answer")
+        sign, _ = signs_of_pairs(y, len(scores))
         right = scores * sign > 0
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
         return float(np.average(right.astype(float), weights=weight))

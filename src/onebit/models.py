@@ -90,17 +90,15 @@ def load(path: str | os.PathLike[str]) -> Any:
     kind = getattr(importlib.import_module(_HOMES[name]), name)
     model: PairClassifier = kind(**restored_parameters(content["parameters"]))
     answers = content["answers"]
-    model.classes_ = np.array(answers["values"], dtype=np.dtype(answers["type"]))
-    model.n_features_in_ = 2
-    model.n_observations_ = content["n_observations"]
-    model.rows_, model.columns_ = (
+    classes = np.array(answers["values"], dtype=np.dtype(answers["type"]))
+    rows, columns = (
         IdIndex(
             storage.unpack_ids(tensors, content[side], f"ids.{side}").rename(content[side]["name"]),
             side.removesuffix("s"),
         )
         for side in ("rows", "columns")
     )
-    model.held_out_ = None
+    model._know(rows, columns, classes, content["n_observations"])
     if "held_out.wrong" in tensors:
         model.held_out_ = HeldOut(
             tensors["held_out.confidence"], tensors["held_out.wrong"], content["held_out_also_fitted"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -47,6 +47,15 @@ class View:
     def owners(self) -> NDArray[np.int32]:
         """Return, for each observation, the row (or column) that it belongs to."""
         return np.repeat(np.arange(self.size, dtype=np.int32), self.counts)
+
+
+class Entries(NamedTuple):
+    """Observations one by one: codes, signs and, if there are any, weights."""
+
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    sign: NDArray[np.int8]
+    weight: NDArray[np.float32] | None
 
 
 @numba.njit(cache=True)
@@ -115,11 +124,7 @@ class Observations:
             Non-negative weights, not all zero.
         """
         row_values, column_values = pair_columns(pairs)
-        sign, classes = signs(answers)
-        if len(row_values) != len(sign):
-            raise ValueError(
-                f"{len(row_values)} pairs but {len(sign)} answers; each pair needs one answer"
-            )
+        sign, classes = signs_of_pairs(answers, len(row_values))
         if len(sign) == 0:
             raise ValueError("no observations: at least one answer is needed")
         rows, row_codes = IdIndex.from_values(row_values, "row")
@@ -216,16 +221,13 @@ class Observations:
 
     def take(self, positions: NDArray[np.int64] | NDArray[np.bool_]) -> Observations:
         """Return some of the observations (positions in row order), over the same rows and columns."""
-        weight = self.by_row.weight
-        return Observations.from_codes(
-            self.rows,
-            self.columns,
-            self.by_row.owners()[positions],
-            self.by_row.index[positions],
-            self.by_row.sign[positions],
-            weight[positions] if len(weight) else None,
-            self.classes,
-        )
+        return Observations.from_codes(self.rows, self.columns, *self.entries(positions), self.classes)
+
+    def entries(self, positions: NDArray[np.int64] | NDArray[np.bool_]) -> Entries:
+        """Return some of the observations (positions in row order) one by one."""
+        view = self.by_row
+        weight = view.weight[positions] if len(view.weight) else None
+        return Entries(view.owners()[positions], view.index[positions], view.sign[positions], weight)
 
     def __repr__(self) -> str:
         rows, columns = self.shape
@@ -239,6 +241,14 @@ def _dense(matrix: Any) -> NDArray[Any]:
         return np.ma.filled(matrix.astype(float), np.nan)
     dense = np.asarray(matrix)
     return _floats(dense) if dense.dtype == object else dense
+
+
+def signs_of_pairs(answers: Any, n_pairs: int) -> tuple[NDArray[np.int8], NDArray[Any]]:
+    """Turn answers into signs (see ``signs``), one for each of ``n_pairs`` pairs."""
+    sign, classes = signs(answers)
+    if len(sign) != n_pairs:
+        raise ValueError(f"{n_pairs} pairs but {len(sign)} answers; each pair needs one answer")
+    return sign, classes
 
 
 def signs(

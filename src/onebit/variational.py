@@ -17,7 +17,7 @@ from onebit.estimator import PairClassifier, logger
 from onebit.hierarchy import Hierarchy
 from onebit.ids import IdIndex, pair_columns
 from onebit.losses import Loss
-from onebit.observations import Observations, signs
+from onebit.observations import Observations, signs_of_pairs
 from onebit.parameters import Check, Instance, OneOf, Positive, Whole
 from onebit.posterior import Posterior
 from onebit.priors import Gamma, InverseGamma, VariancePrior
@@ -197,8 +197,6 @@ class VariationalCompleter(PairClassifier):
         return fit, {}
 
     def _store(self, fit: Fit, found: dict[str, Any]) -> None:
-        for name in ("calibration_", "avb_"):
-            self.__dict__.pop(name, None)
         for name, value in found.items():
             setattr(self, name, value)
         self.posterior_ = fit.posterior
@@ -284,9 +282,7 @@ class VariationalCompleter(PairClassifier):
                 "fold_in takes answers of new rows on known columns, or of known rows on new columns; "
                 f"here {' and '.join(shares)} are new. Known ids get further answers by a refit"
             )
-        sign, _ = signs(y)
-        if len(sign) != len(codes[0]):
-            raise ValueError(f"{len(codes[0])} pairs but {len(sign)} answers; each pair needs one answer")
+        sign, _ = signs_of_pairs(y, len(codes[0]))
         side = 0 if new[0] else 1
         index, own = IdIndex.from_values((row_values, column_values)[side], SIDES[side])
         known = (self.columns_, self.rows_)[side]
