@@ -29,6 +29,7 @@ MAKERS = {
         3, covariance="diagonal", prior="gamma", random_state=0
     ),
     "hinge": lambda: HingeCompleter(3, random_state=0),
+    "hinge sparse": lambda: HingeCompleter(3, sparse="columns", random_state=0),
     "hinge paper": lambda: HingeCompleter(3, method="paper", max_iter=40, random_state=0),
     "nuclear norm": lambda: NuclearNormCompleter(2, random_state=0),
     "auto": lambda: AutoCompleter(random_state=0),

@@ -214,12 +214,14 @@ def test_one_update_is_the_formula_for_every_rank(rank, full):
         return Gaussians(means[side, :m], covariance, full)
 
     left, right = gaussians(0, rows), gaussians(1, columns)
-    precision, linear = rng.random(size) + 0.5, rng.standard_normal(size)
-    side = Side(left, True, rank)
+    hierarchy = setting(seen, (True, True), InverseGamma(1.0, 1.5), rank)
+    side = Side(left, hierarchy, 0)
+    hyper = hierarchy.update((side.sums(), Side(right, hierarchy, 1).sums()), None)
+    precision, linear = hierarchy.precision_and_linear(0, hyper)
     total = side.pass_over(
         seen.by_row,
         gather_table(right, True),
-        (precision, linear),
+        hyper,
         temperature,
         LOGISTIC,
         Threads(1, None),

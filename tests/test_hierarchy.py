@@ -24,7 +24,7 @@ def test_the_divergence_is_the_sum_of_its_parts(effects, prior, rng):
         Gaussians(rng.standard_normal((m, rank + e)), rng.random((m, rank + e)) + 0.1, full=False)
         for m, e in zip(shape, effects, strict=True)
     ]
-    sums = tuple(side.sums(rank) for side in sides)
+    sums = tuple(side.sums(hierarchy, k) for k, side in enumerate(sides))
     found = hierarchy.update(sums, hierarchy.update(sums, None))
     # Any intercept will do for the identity; a large one makes its terms visible.
     hyper = HyperPosterior(found.factors, found.row_effect, found.column_effect, 1.7, 0.6)
@@ -52,7 +52,7 @@ def test_the_divergence_is_the_sum_of_its_parts(effects, prior, rng):
 def test_the_intercept_is_the_best_one_for_the_effects(rng):
     hierarchy = Hierarchy((8, 5), 1, True, True, InverseGamma(1.0, 1.0), InverseGamma(1.0, 1.0), 3.0)
     sides = [Gaussians(rng.standard_normal((m, 2)) + 1, np.full((m, 2), 0.2), full=False) for m in (8, 5)]
-    sums = tuple(side.sums(1) for side in sides)
+    sums = tuple(side.sums(hierarchy, k) for k, side in enumerate(sides))
     hyper = hierarchy.update(sums, None)
     for _ in range(200):
         hyper = hierarchy.update(sums, hyper)

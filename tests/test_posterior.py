@@ -59,7 +59,7 @@ def test_the_divergence_agrees_with_monte_carlo(small_world, covariance, prior):
     hierarchy, hyper = posterior.hierarchy, posterior.hyper
     rng = np.random.default_rng(1)
     m1, m2 = posterior.shape
-    sums = [side.sums(hierarchy.rank) for side in posterior.sides]
+    sums = [side.sums(hierarchy, k) for k, side in enumerate(posterior.sides)]
     energy = sums[0].second_moment[:2] + sums[1].second_moment[:2]
 
     def variance_law(prior, count, energy):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,14 +27,18 @@ Array = NDArray[np.float64]
 TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 PRIOR_SCALES = (0.003, 0.01, 0.03, 0.1)
 RANKS = (10, 20, 40)
+SIDES = ("rows", "columns")
 
 # A trial starts from the best posterior so far and stops early: it is there to be ranked.
 _COLD_ROUNDS, _WARM_ROUNDS = 50, 20
 _TRIAL_TOL = 1e-4
 _FINAL_ROUNDS = 500
 # Held-out share, and the number of answers from which one split is enough.
-_SHARE = 0.15
+_SHARE = 0.1
 _ENOUGH = 30_000
+# The hinge loss keeps its default temperature only where that beats this one: where the answers say
+# little, the higher one overfits and the held-out answers are too few to show it.
+_COOLER = 0.7
 # The hinge loss is tuned further only where its log-loss comes this close to the logistic one.
 _CLOSE = 0.01
 
@@ -47,6 +51,8 @@ class Choice:
     temperature: float = 1.0
     prior_scale: float = 0.03
     rank: int = RANKS[0]
+    effects: bool = True
+    sparse: str | None = None
 
     def with_value(self, name: str, value: Any) -> Choice:
         """Return this choice with one of its parts changed."""
@@ -58,6 +64,8 @@ class Choice:
             "rank": self.rank,
             "temperature": self.temperature,
             "prior_scale": self.prior_scale,
+            "effects": self.effects,
+            "sparse": self.sparse,
         } | settings
         if self.loss == "hinge":
             return HingeCompleter(calibrate=False, **common)
@@ -97,9 +105,10 @@ class Trial:
 class AutoCompleter(PairClassifier):
     """A completer without knobs.
 
-    Chooses the loss, the temperature, the prior's scale and the largest rank by the log-loss of answers
-    held out of the training data, walking from good defaults and starting each trial where the best one
-    ended, then refits on all answers. A search costs about as much as ten plain fits.
+    Chooses the loss, the temperature, the prior's scale, the largest rank and whether one side is sparse
+    by the log-loss of answers held out of the training data, walking from good defaults and starting most
+    trials where the best one ended, then refits on all answers. A search costs about as much as ten plain
+    fits, more on data so small that it does not matter.
 
     Parameters
     ----------
@@ -127,7 +136,7 @@ class AutoCompleter(PairClassifier):
     >>> world = simulate.world("A2", rank=2, shape=(80, 80), density=0.4, seed=0)
     >>> model = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
     >>> sorted(model.best_params_)
-    ['loss', 'prior_scale', 'rank', 'temperature']
+    ['effects', 'loss', 'prior_scale', 'rank', 'sparse', 'temperature']
     """
 
     _checks: ClassVar[dict[str, Check]] = {"verbose": Whole(0)}
@@ -158,6 +167,7 @@ class AutoCompleter(PairClassifier):
         self.search_ = pd.DataFrame(
             [
                 asdict(trial.choice)
+                | {"sparse": trial.choice.sparse or "no"}
                 | {"log_loss": trial.log_loss, "accuracy": trial.accuracy, "rounds": trial.rounds}
                 for trial in search.trials
             ]
@@ -249,7 +259,8 @@ class _Search:
         self.settings = settings
         self.callback = callback
         self.trials: list[Trial] = []
-        n_splits = 1 if observations.n >= _ENOUGH else 2
+        self.small = observations.n < _ENOUGH
+        n_splits = 3 if self.small else 1
         self.splits = []
         order = rng.permutation(observations.n)
         size = int(_SHARE * observations.n)
@@ -263,30 +274,55 @@ class _Search:
             [np.ones(size) if held.weight is None else held.weight for held in entries]
         ).astype(float)
         # With fewer there is nothing to choose by: the defaults stand.
-        self.usable = size >= 10
+        self.usable = n_splits * size >= 20
 
     def run(self) -> Trial:
-        """Walk along temperature, prior scale and rank; then along the same with the hinge loss."""
+        """Walk along temperature, prior scale and rank; the same with the hinge loss; then sparse."""
         best = self.trial(Choice(), None)
+        plain = self.trial(Choice(effects=False), None)
+        if plain.log_loss < best.log_loss:  # the simpler model need not win by a margin
+            best = plain
         best = self.climb(best, "temperature", TEMPERATURES)
         best = self.climb(best, "prior_scale", PRIOR_SCALES)
         best = self.climb(best, "rank", RANKS)
-        hinge = self.trial(replace(Choice(), loss="hinge", rank=best.choice.rank), None)
-        hinge = self.climb(hinge, "temperature", TEMPERATURES)
+        hinge = self.trial(Choice("hinge", rank=best.choice.rank, effects=best.choice.effects), None)
+        cooler = self.trial(hinge.choice.with_value("temperature", _COOLER), hinge)
+        if hinge.beats(cooler):
+            hinge = self.climb(hinge, "temperature", TEMPERATURES, (1,))
+        else:
+            hinge = self.climb(cooler, "temperature", TEMPERATURES, (-1,))
         if hinge.log_loss < best.log_loss + _CLOSE:
             hinge = self.climb(hinge, "prior_scale", PRIOR_SCALES)
+        least = min(best.log_loss, hinge.log_loss)
+        best, hinge = (
+            self.sparser(trial) if trial.log_loss < least + _CLOSE else trial for trial in (best, hinge)
+        )
         return hinge if hinge.beats(best) else best
 
-    def climb(self, best: Trial, name: str, grid: tuple[float, ...]) -> Trial:
+    def sparser(self, best: Trial) -> Trial:
+        """Try either side sparse, with the temperature chosen again."""
+        if best.posteriors[0].effective_rank < 2:
+            return best
+        trials = [self.trial(best.choice.with_value("sparse", side), best) for side in SIDES]
+        trial = min(trials, key=lambda trial: trial.log_loss)
+        trial = self.climb(trial, "temperature", TEMPERATURES)
+        return trial if trial.beats(best) else best
+
+    def climb(
+        self, best: Trial, name: str, grid: tuple[float, ...], directions: tuple[int, ...] = (1, -1)
+    ) -> Trial:
         """Move along one coordinate of the choice while the held-out log-loss falls."""
         begin = grid.index(getattr(best.choice, name))
-        for direction in (1, -1):
+        for direction in directions:
             position, moved = begin + direction, False
             while 0 <= position < len(grid):
                 if name == "rank" and not self._rank_binds(best):
                     break
-                warm = None if name == "rank" else best
-                trial = self.trial(best.choice.with_value(name, grid[position]), warm)
+                choice = best.choice.with_value(name, grid[position])
+                starts: list[Trial | None] = [None] if name == "rank" else [best]
+                if self.small and direction > 0 and name != "rank":
+                    starts.append(None)  # a column that has vanished may be wanted again
+                trial = min((self.trial(choice, start) for start in starts), key=lambda t: t.log_loss)
                 if not trial.beats(best):
                     break
                 best, moved = trial, True

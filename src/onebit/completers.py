@@ -57,6 +57,9 @@ class LogisticCompleter(VariationalCompleter):
         The posterior of a row: a full covariance, or independent coordinates (less memory).
     effects : bool, "rows" or "columns", default True
         Row and column effects. ``False`` is the paper's model.
+    sparse : {None, "rows", "columns"}
+        The side whose members take part in few factors each: items that measure one ability, songs of
+        one genre ("simple structure"). A coordinate then has a variance of its own.
     n_init : int, default 1
         Number of starts; the first is spectral, others perturb it. The lowest objective is kept.
     max_iter, tol : int, float
@@ -118,7 +121,7 @@ class HingeCompleter(VariationalCompleter):
         Whether to fit the curve of ``predict_proba``.
     effects, covariance : as for LogisticCompleter, or "auto"
         "auto" is True and "full" for the engine, False and "diagonal" for the paper's method.
-    rank, prior, prior_scale, temperature, n_init, max_iter, tol, random_state, n_jobs, verbose
+    rank, prior, prior_scale, temperature, sparse, n_init, max_iter, tol, random_state, n_jobs, verbose
         As for LogisticCompleter.
 
     Attributes
@@ -158,6 +161,7 @@ class HingeCompleter(VariationalCompleter):
         temperature: float = 1.0,
         covariance: str = "auto",
         effects: bool | str = "auto",
+        sparse: str | None = None,
         calibrate: bool = True,
         n_init: int = 1,
         max_iter: int = 200,
@@ -173,6 +177,7 @@ class HingeCompleter(VariationalCompleter):
             temperature=temperature,
             covariance=covariance,
             effects=effects,
+            sparse=sparse,
             n_init=n_init,
             max_iter=max_iter,
             tol=tol,

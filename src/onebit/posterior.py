@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onebit.engine import kernels
-from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums
+from onebit.hierarchy import NO_LOCAL, Hierarchy, HyperPosterior, SideSums
 from onebit.priors import VariancePosterior, prior_from_settings
 from onebit.storage import Tensors, read, write
 from onebit.threads import threads
@@ -77,18 +77,21 @@ class Gaussians:
             dense[:, np.arange(n), np.arange(n)] = self.covariance
         return dense
 
-    def sums(self, rank: int) -> SideSums:
-        """Return the sums over rows that the hierarchical prior needs."""
+    def sums(self, hierarchy: Hierarchy, side: int) -> SideSums:
+        """Return the sums over rows that the hierarchical prior needs of this side."""
         m, n = self.mean.shape
         if self.full and n:
             log_determinant = float(np.linalg.slogdet(self.dense_covariance())[1].sum())
         else:
             log_determinant = float(np.log(self.covariance).sum())
+        second_moment = self.mean**2 + self.variance
+        rank = hierarchy.rank
         return SideSums(
             m,
-            (self.mean**2 + self.variance).sum(axis=0),
+            second_moment.sum(axis=0),
             float(self.mean[:, rank].sum()) if n > rank else 0.0,
             log_determinant,
+            second_moment[:, :rank] if side == hierarchy.sparse else NO_LOCAL,
         )
 
     def sample(self, rng: np.random.Generator) -> Array:
@@ -106,6 +109,16 @@ class Gaussians:
         return Gaussians(
             np.vstack([self.mean, mean]), np.vstack([self.covariance, covariance]), self.full
         )
+
+
+def independent_gaussians(mean: Array, variance: Array, full: bool) -> Gaussians:
+    """Return Gaussians whose coordinates are independent, in either family."""
+    if not full:
+        return Gaussians(mean, variance, full)
+    m, n = mean.shape
+    covariance = np.zeros((m, packed_size(n)))
+    covariance[:, packed_diagonal(n)] = variance
+    return Gaussians(mean, covariance, full)
 
 
 def _check_codes(codes: NDArray[np.integer], size: int, least: int, side: str) -> None:
@@ -175,8 +188,9 @@ class Posterior:
     @cached_property
     def kl(self) -> float:
         """``KL(rho, pi)``, hyper-priors included."""
-        rank = self.hierarchy.rank
-        return self.hierarchy.kl((self.rows.sums(rank), self.columns.sums(rank)), self.hyper)
+        hierarchy = self.hierarchy
+        sums = self.rows.sums(hierarchy, 0), self.columns.sums(hierarchy, 1)
+        return hierarchy.kl(sums, self.hyper)
 
     @cached_property
     def singular_values(self) -> Array:

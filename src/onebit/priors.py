@@ -116,6 +116,18 @@ class InverseGamma:
         mean = scale / np.where(shape > 1.0, shape - 1.0, shape + 1.0)
         return VariancePosterior(shape / scale, np.log(scale) - psi, mean, kl)
 
+    def scale_mixture(self, square: ArrayLike) -> tuple[Array, Array]:
+        """Return what a coordinate pays whose own variance ``psi`` has this prior, and its precision.
+
+        For ``square = E[x^2] / gamma``, the least divergence over the distributions of ``psi`` (up to
+        the coordinate's own entropy) is ``-log E[psi^-1/2 exp(-square / (2 psi))]``, and
+        ``E[1 / psi]`` at that point is twice its derivative. It grows with the logarithm of ``square``:
+        a large coordinate costs little more than a middling one, so few large ones are cheapest.
+        """
+        inside = self.scale + 0.5 * np.asarray(square, dtype=float)
+        constant = gammaln(self.shape) - gammaln(self.shape + 0.5) - self.shape * np.log(self.scale)
+        return (self.shape + 0.5) * np.log(inside) + constant, (self.shape + 0.5) / inside
+
 
 @dataclass(frozen=True)
 class Gamma:

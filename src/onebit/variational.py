@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,6 +61,7 @@ class VariationalCompleter(PairClassifier):
         "temperature": Positive(),
         "covariance": OneOf(("full", "diagonal")),
         "effects": OneOf((True, False, "rows", "columns")),
+        "sparse": OneOf((None, "rows", "columns")),
         "n_init": Whole(1),
         "max_iter": Whole(1),
         "tol": Positive(),
@@ -77,6 +79,7 @@ class VariationalCompleter(PairClassifier):
         temperature: float = 1.0,
         covariance: str = "full",
         effects: bool | str = True,
+        sparse: str | None = None,
         n_init: int = 1,
         max_iter: int = 200,
         tol: float = 1e-5,
@@ -90,6 +93,7 @@ class VariationalCompleter(PairClassifier):
         self.temperature = temperature
         self.covariance = covariance
         self.effects = effects
+        self.sparse = sparse
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -129,6 +133,8 @@ class VariationalCompleter(PairClassifier):
     def _hierarchy(self, observations: Observations) -> Hierarchy:
         shape = observations.shape
         effects = self._resolved_effects()
+        if self.sparse is not None and not self._is_full():
+            raise ValueError(f'sparse={self.sparse!r} needs covariance="full"')
         return Hierarchy(
             shape,
             min(self.rank, *shape),
@@ -136,6 +142,7 @@ class VariationalCompleter(PairClassifier):
             bool(effects) and effects != "rows",
             variance_prior(self.prior, self.prior_scale, sum(shape)),
             InverseGamma(1.0, 1.0),
+            sparse=None if self.sparse is None else ("rows", "columns").index(self.sparse),
         )
 
     def _resolved_effects(self) -> bool | str:
@@ -183,18 +190,20 @@ class VariationalCompleter(PairClassifier):
         callback: Callback | None,
     ) -> tuple[Fit, dict[str, Any]]:
         """Descend from one start; return the fit and what else was found, as attributes to set."""
-        fit = minimise(
+        descend = partial(
+            minimise,
             observations,
-            hierarchy,
-            self._loss,
-            start,
+            loss=self._loss,
             full=self._is_full(),
             temperature=self.temperature,
             schedule=self._schedule(),
             pool=pool,
             callback=callback,
         )
-        return fit, {}
+        if hierarchy.sparse is not None and isinstance(start, Start):
+            # Which axes to be sparse along shows only once the factors are there.
+            start = descend(replace(hierarchy, sparse=None), start=start).posterior
+        return descend(hierarchy, start=start), {}
 
     def _store(self, fit: Fit, found: dict[str, Any]) -> None:
         for name, value in found.items():

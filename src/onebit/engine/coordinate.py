@@ -17,12 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.engine import kernels
-from onebit.engine.rotation import best_rotation
+from onebit.engine.rotation import best_rotation, simple_structure
 from onebit.engine.start import START_VARIANCE, Start
-from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums
+from onebit.hierarchy import NO_LOCAL, Hierarchy, HyperPosterior, SideSums
 from onebit.losses import Loss
 from onebit.observations import Observations, View
-from onebit.posterior import Gaussians, Posterior, packed_diagonal, packed_size
+from onebit.posterior import (
+    Gaussians,
+    Posterior,
+    independent_gaussians,
+    packed_diagonal,
+    packed_size,
+)
 from onebit.threads import Threads
 
 Array = NDArray[np.float64]
@@ -70,45 +76,62 @@ class Fit:
 class Side:
     """The working state of all rows, or of all columns."""
 
-    def __init__(self, gaussians: Gaussians, has_effect: bool, rank: int) -> None:
+    def __init__(self, gaussians: Gaussians, hierarchy: Hierarchy, side: int) -> None:
         self.mean = gaussians.mean.copy()
         self.covariance = gaussians.covariance.copy()
         self.full = gaussians.full
-        self.has_effect = has_effect
-        self.rank = rank
-        sums = gaussians.sums(rank)
+        self.hierarchy = hierarchy
+        self.side = side
+        self.has_effect = hierarchy.has_effect(side)
+        self.rank = hierarchy.rank
+        sums = gaussians.sums(hierarchy, side)
         size = len(self.mean)
         self.log_determinant = np.full(size, sums.log_determinant / max(size, 1))
         self.loss = np.zeros(size)
-        self.table = gather_table(gaussians, has_effect)
+        self.table = gather_table(gaussians, self.has_effect)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether each coordinate of this side has a variance of its own."""
+        return self.side == self.hierarchy.sparse
+
+    def second_moment(self) -> Array:
+        """Return the second moments of all coordinates."""
+        n_free = self.mean.shape[1]
+        variance = self.covariance[:, packed_diagonal(n_free)] if self.full else self.covariance
+        return self.mean**2 + variance
 
     def sums(self) -> SideSums:
         """Return the sums that the hierarchy needs."""
-        n_free = self.mean.shape[1]
-        variance = self.covariance[:, packed_diagonal(n_free)] if self.full else self.covariance
+        second_moment = self.second_moment()
         return SideSums(
             len(self.mean),
-            np.einsum("ik,ik->k", self.mean, self.mean) + variance.sum(axis=0),
+            second_moment.sum(axis=0),
             float(self.mean[:, self.rank].sum()) if self.has_effect else 0.0,
             float(self.log_determinant.sum()),
+            second_moment[:, : self.rank] if self.sparse else NO_LOCAL,
         )
 
     def pass_over(
         self,
         view: View,
         other: NDArray[np.float32],
-        prior: tuple[Array, Array],
+        hyper: HyperPosterior,
         temperature: float,
         loss: Loss,
         pool: Threads,
         solve: bool = True,
     ) -> float:
         """Update every row of this side (unless ``solve`` is off); return the loss before."""
+        prior = self.hierarchy.precision_and_linear(self.side, hyper)
+        local = NO_LOCAL
+        if self.sparse:
+            local = self.hierarchy.local_precision(self.second_moment()[:, : self.rank], hyper)
 
         def task(begin: int, end: int) -> None:
             kernels.update(
                 begin, end, view.start, view.index, view.sign, view.weight, other, self.table,
-                self.mean, self.covariance, self.log_determinant, self.loss, *prior, temperature,
+                self.mean, self.covariance, self.log_determinant, self.loss, *prior, local, temperature,
                 loss.code, self.has_effect, self.full, solve,
             )  # fmt: skip
 
@@ -145,16 +168,6 @@ def gather_table(gaussians: Gaussians, has_effect: bool) -> NDArray[np.float32]:
     return table
 
 
-def starting_gaussians(mean: Array, full: bool) -> Gaussians:
-    """Return Gaussians with these means and the starting variance."""
-    m, n_free = mean.shape
-    if not full:
-        return Gaussians(mean, np.full((m, n_free), START_VARIANCE), full)
-    covariance = np.zeros((m, packed_size(n_free)))
-    covariance[:, packed_diagonal(n_free)] = START_VARIANCE
-    return Gaussians(mean, covariance, full)
-
-
 def minimise(
     observations: Observations,
     hierarchy: Hierarchy,
@@ -172,13 +185,20 @@ def minimise(
     if isinstance(start, Posterior):
         begin, known = start.sides, start.hyper
     else:
-        begin = (starting_gaussians(start.rows, full), starting_gaussians(start.columns, full))
-    sides = tuple(
-        Side(gaussians, hierarchy.has_effect(k), hierarchy.rank) for k, gaussians in enumerate(begin)
-    )
+        rows, columns = (
+            independent_gaussians(mean, np.full_like(mean, START_VARIANCE), full)
+            for mean in (start.rows, start.columns)
+        )
+        begin = rows, columns
+    sides = tuple(Side(gaussians, hierarchy, k) for k, gaussians in enumerate(begin))
+    if isinstance(start, Posterior) and hierarchy.sparse not in (None, start.hierarchy.sparse):
+        change = simple_structure(begin[hierarchy.sparse].mean[:, : hierarchy.rank])
+        for side in sides:
+            side.change_coordinates(change)
     views = (observations.by_row, observations.by_column)
     held = 0 if isinstance(start, Posterior) else schedule.held_rounds
     lam = temperature * observations.total_weight
+    rotates = full and hierarchy.sparse is None  # a sparse prior knows its axes
 
     def sums() -> tuple[SideSums, SideSums]:
         return sides[0].sums(), sides[1].sums()
@@ -190,8 +210,7 @@ def minimise(
 
     def objective_of(k: int, solve: bool) -> float:
         divergence = hierarchy.kl(sums(), hyper)
-        prior = hierarchy.precision_and_linear(k, hyper)
-        loss_sum = sides[k].pass_over(views[k], sides[1 - k].table, prior, temperature, loss, pool, solve)
+        loss_sum = sides[k].pass_over(views[k], sides[1 - k].table, hyper, temperature, loss, pool, solve)
         value = (temperature * loss_sum + divergence) / lam
         if not np.isfinite(value):
             raise FloatingPointError(
@@ -204,7 +223,7 @@ def minimise(
             path.append(objective_of(k, solve=True))
             if n_iter > held:
                 hyper = hierarchy.update(sums(), hyper)
-        if full and n_iter > held and n_iter % ROTATE_EVERY == 0:
+        if rotates and n_iter > held and n_iter % ROTATE_EVERY == 0:
             moments = (sides[0].factor_moment(), sides[1].factor_moment())
             rotation = best_rotation(hierarchy, moments, sums(), hyper)
             if rotation is not None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from onebit.engine.coordinate import Side, gather_table, starting_gaussians
+from onebit.engine.coordinate import Side, gather_table
 from onebit.losses import Loss
 from onebit.observations import View
-from onebit.posterior import Gaussians, Posterior
+from onebit.posterior import Gaussians, Posterior, independent_gaussians
 from onebit.threads import Threads
 
 # Rounds until the majoriser's fixed point: each is one pass over the new answers only.
@@ -24,14 +24,15 @@ def fold_in(posterior: Posterior, side: int, view: View, loss: Loss, temperature
     hierarchy = posterior.hierarchy
     other = posterior.sides[1 - side]
     table = gather_table(other, hierarchy.has_effect(1 - side))
-    prior = hierarchy.precision_and_linear(side, posterior.hyper)
-    mean, _ = hierarchy.prior_moments(side, posterior.hyper)
-    begin = starting_gaussians(np.tile(mean, (view.size, 1)), other.full)
-    state = Side(begin, hierarchy.has_effect(side), hierarchy.rank)
+    mean, variance = hierarchy.prior_moments(side, posterior.hyper)
+    begin = independent_gaussians(
+        np.tile(mean, (view.size, 1)), np.tile(variance, (view.size, 1)), other.full
+    )
+    state = Side(begin, hierarchy, side)
     pool = Threads(1, None)
     for _ in range(MAX_ROUNDS):
         before = state.mean.copy()
-        state.pass_over(view, table, prior, temperature, loss, pool)
+        state.pass_over(view, table, posterior.hyper, temperature, loss, pool)
         if np.abs(state.mean - before).max(initial=0.0) <= TOLERANCE:
             break
     return state.gaussians()

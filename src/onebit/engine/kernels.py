@@ -255,12 +255,13 @@ def _solve(lower, inverse, linear, full, mean, covariance):
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def update(
     begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
-    prior_precision, prior_linear, temperature, code, has_effect, full, solve,
+    prior_precision, prior_linear, local, temperature, code, has_effect, full, solve,
 ):  # fmt: skip
     """Sum the loss of rows ``begin:end`` at their present state and, if ``solve``, update them.
 
     ``mean``, ``covariance`` (both double), ``log_determinant`` and ``table`` are written in place;
-    ``loss`` receives the bound on the loss *before* the update.
+    ``loss`` receives the bound on the loss *before* the update. ``local`` multiplies the prior
+    precision of each factor of each row; it is empty where that is the same for all rows.
     """
     n_free = mean.shape[1]
     rank = n_free - 1 if has_effect else n_free
@@ -297,7 +298,8 @@ def update(
             for b in range(a + 1):
                 facing = b if b < rank else rank + 1
                 lower[a, b] = temperature * precision[slot * (slot + 1) // 2 + facing]
-            lower[a, a] += prior_precision[a]
+            scale = local[i, a] if a < rank and local.shape[0] > 0 else 1.0
+            lower[a, a] += scale * prior_precision[a]
             offset = (
                 precision[slot * (slot + 1) // 2 + rank]
                 if slot > rank
