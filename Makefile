@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
+MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
-.PHONY: install demo test lint bench-accuracy clean
+.PHONY: install demo test lint study bench-accuracy clean
 
 install: $(VENV)/.installed
 
@@ -14,7 +15,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: install
-	$(BIN)/python -m onebit.demo --output demo
+	$(BIN)/onebit demo --output demo
 
 lint: install
 	$(BIN)/ruff check .
@@ -23,6 +24,9 @@ lint: install
 
 test: lint
 	$(BIN)/python -m pytest
+
+study: install
+	$(BIN)/onebit study --output docs $(if $(MOVIELENS),--movielens $(MOVIELENS))
 
 bench-accuracy: install
 	$(BIN)/python benchmarks/accuracy.py --data $(DATA) --output docs/accuracy.md

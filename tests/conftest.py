@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from onebit import simulate
+from onebit.datasets import load_movielens_100k
 
 # The first example of a test pays for compilation; results repeat from run to run.
 settings.register_profile("onebit", deadline=None, derandomize=True)
@@ -30,10 +31,18 @@ def rng():
 
 
 @pytest.fixture(scope="session")
-def movielens():
+def movielens_folder():
+    """The folder of MovieLens 100k."""
+    folder = DATA / "ml-100k"
+    if not (folder / "u.data").is_file():
+        pytest.skip(
+            f"MovieLens 100k is not in {folder}; set ONEBIT_DATA to the folder that holds ml-100k"
+        )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def movielens(movielens_folder):
     """The pairs and answers of MovieLens 100k; like = rating > 3.5."""
-    path = DATA / "ml-100k" / "u.data"
-    if not path.is_file():
-        pytest.skip(f"MovieLens 100k is not at {path}; set ONEBIT_DATA to the folder that holds ml-100k")
-    table = np.loadtxt(path, dtype=int)
-    return table[:, :2], np.where(table[:, 2] > 3.5, 1, -1)
+    data = load_movielens_100k(movielens_folder)
+    return data.pairs, data.answers

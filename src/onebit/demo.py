@@ -1,11 +1,10 @@
 """The main job end to end on a simulated world: complete it, compare with the truth, draw it.
 
-Run it with ``python -m onebit.demo --output FOLDER``; it takes some seconds.
+``onebit demo`` runs it; it takes some seconds.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from pathlib import Path
@@ -57,17 +56,10 @@ def draw(world: World, probability: Array, uncertainty: Array, path: Path) -> No
     plt.close(figure)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the demonstration; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m onebit.demo", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--output", type=Path, default=Path("demo"), help="folder for the picture")
-    parser.add_argument("--seed", type=int, default=0, help="which world to draw")
-    options = parser.parse_args(arguments)
-    options.output.mkdir(parents=True, exist_ok=True)
-
-    world = simulate.world("A2", rank=3, seed=options.seed)
+def run_demo(output: Path, seed: int = 0) -> None:
+    """Run the demonstration; the picture goes to the folder ``output``."""
+    output.mkdir(parents=True, exist_ok=True)
+    world = simulate.world("A2", rank=3, seed=seed)
     flipped = np.mean(world.answers != np.sign(world.truth[tuple(world.pairs.T)]))
     rows, columns = world.truth.shape
     print(f"A world with a known truth: {rows} rows, {columns} columns, rank 3.")
@@ -78,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"\r  trial {progress.round}: held-out log-loss {progress.objective:.4f}", end="")
 
     begin = time.perf_counter()
-    model = AutoCompleter(random_state=options.seed).fit(world.pairs, world.answers, callback=tell)
+    model = AutoCompleter(random_state=seed).fit(world.pairs, world.answers, callback=tell)
     seconds = time.perf_counter() - begin
     choice = ", ".join(f"{name} {value}" for name, value in model.best_params_.items())
     print(f"\rAutoCompleter tried {len(model.search_)} settings and refitted in {seconds:.1f} s")
@@ -106,18 +98,13 @@ def main(arguments: list[str] | None = None) -> int:
         group = blank & (sure >= edges[0]) & (sure <= edges[1])
         print(f"  from {low:>3} % to {high:>3} %   {wrong[group].mean():.2%} wrong")
 
-    picture = options.output / "completion.png"
+    picture = output / "completion.png"
     try:
         draw(world, probability, uncertainty, picture)
     except ImportError:
         print("\nFor the picture, install matplotlib: pip install matplotlib")
-        return 0
+        return
     print(f"\nThe picture is in {picture}")
     print(
         "Next: model.predict_proba(pairs), model.fold_in(pairs, answers), model.save(path); see README.md"
     )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,19 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Tensors, content: Ma
         "content": text,
         "sha256": _digest(kind, text, arrays),
     }
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        temporary.touch()
+    with written_whole(path) as temporary:
         mode = temporary.stat().st_mode  # of any new file; the writer makes private ones
         save_file(arrays, temporary, metadata=metadata)
         temporary.chmod(mode)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yield a new file to write to, which takes the place of ``path`` at the end, or nothing does."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        temporary.touch()
+        yield temporary
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
