@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from onebit.nuclear import NuclearNormCompleter
     from onebit.observations import Observations
     from onebit.posterior import Posterior
+    from onebit.randomised import GibbsCompleter
 
 # Imported on first use: `import onebit` itself costs nothing.
 _HOMES = {
     "AutoCompleter": "onebit.auto",
+    "GibbsCompleter": "onebit.randomised",
     "HingeCompleter": "onebit.completers",
     "LogisticCompleter": "onebit.completers",
     "NuclearNormCompleter": "onebit.nuclear",
@@ -37,6 +39,7 @@ _HOMES = {
 
 __all__ = [
     "AutoCompleter",
+    "GibbsCompleter",
     "HingeCompleter",
     "LogisticCompleter",
     "NuclearNormCompleter",

@@ -23,34 +23,21 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import betaincinv
+
+from onebit.bounds import binomial_upper_bound, check_delta
 
 Array = NDArray[np.float64]
 
 SHARES = tuple(np.round(np.arange(0.1, 1.05, 0.1), 1).tolist())
 
-ASSUMPTIONS = (
+IID = (
     "the answers were drawn independently, or are distinct entries drawn uniformly at random; where "
-    "people choose what they answer, it speaks of entries that arrive the way the observed ones did",
-    "the held-out answers were chosen at random and used for nothing but this count",
-    "a score of exactly zero counts as wrong",
+    "people choose what they answer, it speaks of entries that arrive the way the observed ones did"
 )
-
-
-def binomial_upper_bound(errors: int, trials: int, delta: float) -> float:
-    """Return the Clopper-Pearson upper bound on an error probability.
-
-    The largest ``R`` with ``P(Binomial(trials, R) <= errors) >= delta``; 1 without trials.
-
-    Examples
-    --------
-    >>> from onebit.certificates import binomial_upper_bound
-    >>> round(binomial_upper_bound(0, 100, 0.05), 4)  # 1 - 0.05 ** (1 / 100)
-    0.0295
-    """
-    if errors >= trials:
-        return 1.0
-    return float(betaincinv(errors + 1.0, float(trials - errors), 1.0 - delta))
+COUNTED_ONCE = "the held-out answers were chosen at random and used for nothing but this count"
+UNIFORM = "entries are drawn uniformly from the whole table, whose every entry both fits were asked about"
+TIES = "a score of exactly zero counts as wrong"
+ASSUMPTIONS = (IID, COUNTED_ONCE, TIES)
 
 
 @dataclass(frozen=True)
@@ -166,11 +153,16 @@ class Kept:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What became of the held-out answers: confidence of each prediction, surest first, and errors."""
+    """What became of the held-out answers: confidence of each prediction, surest first, and errors.
+
+    ``disagreement`` is set for a model that was refitted on all answers: the share of the table's entries
+    on which it and the model that was counted predict differently, which adds to the risk.
+    """
 
     confidence: Array
     wrong: NDArray[np.bool_]
     also_fitted: int = 0
+    disagreement: float | None = None
 
     @classmethod
     def count(cls, confidence: Array, wrong: NDArray[np.bool_], also_fitted: int = 0) -> HeldOut:
@@ -180,12 +172,28 @@ class HeldOut:
 
     def certify(self, delta: float) -> Certificate:
         """Bound the error rate of all predictions."""
-        _check_delta(delta)
-        return self._certificate(self.wrong, delta, "the predictions on entries like the observed ones")
+        check_delta(delta)
+        who = "the predictions on entries like the observed ones"
+        counted = self._certificate(self.wrong, delta, who)
+        if self.disagreement is None:
+            return counted
+        return Certificate(
+            min(counted.bound + self.disagreement, 1.0),
+            delta,
+            "hold-out, refit on all answers, disagreement added",
+            "the predictions of the model refitted on all answers",
+            {**counted.terms, "share on which the two fits disagree": self.disagreement},
+            (IID, UNIFORM, COUNTED_ONCE, TIES),
+        )
 
     def certify_selective(self, delta: float) -> SelectiveCertificate:
         """Bound the error rates of the surest shares, all at once."""
-        _check_delta(delta)
+        check_delta(delta)
+        if self.disagreement is not None:
+            raise ValueError(
+                "a refitted model sorts predictions by another confidence than the one that was counted; "
+                "take the surest shares from the model before refit()"
+            )
         thresholds, certificates = [], []
         for share in SHARES:
             place = round(share * len(self.wrong))
@@ -221,8 +229,3 @@ class HeldOut:
             terms["held-out answers to entries that were fitted too"] = float(self.also_fitted)
         bound = binomial_upper_bound(errors, trials, delta)
         return Certificate(bound, delta, "hold-out, Clopper-Pearson", who, terms)
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must lie between 0 and 1, got {delta!r}")

@@ -7,17 +7,21 @@ import os
 import sys
 import warnings
 from abc import ABCMeta, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 import psutil
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from onebit import ladder
 from onebit.certificates import Certificate, HeldOut, Kept, SelectiveCertificate
 from onebit.engine.coordinate import Callback
 from onebit.ids import IdIndex, pair_columns
@@ -27,7 +31,21 @@ from onebit.storage import Tensors
 
 logger = logging.getLogger("onebit")
 
+NOT_CERTIFIABLE = (
+    "this model was fitted on all its answers, and the answers that a model was fitted to or tuned on "
+    "cannot certify it; fit with certify=0.1 to hold a tenth of them out"
+)
+
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of a fit that may be certified: all, which of them were held out, and the others."""
+
+    everything: Observations
+    held: NDArray[np.bool_]
+    fitted: Observations
 
 
 class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
@@ -42,6 +60,8 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     rows_: IdIndex
     columns_: IdIndex
     held_out_: HeldOut | None
+    _answers: Answers | None
+    _draws: int
     classes_: NDArray[Any]
     n_observations_: int
 
@@ -66,7 +86,8 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         sample_weight : array_like of shape (n,), optional
             Weights of the answers.
         certify : float, optional
-            Share of the answers to hold out, before anything else, for ``certify``.
+            Share of the answers to hold out, before anything else, for ``certify``. Zero holds none out
+            and leaves the certificates that need none. The answers stay in memory for them.
         callback : callable, optional
             Called with a ``Progress`` record after every round.
         """
@@ -76,9 +97,12 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             log_to_stderr()
         rng = self._generator()
         held = None if certify is None else _held_out(observations, certify, rng)
-        advice = self._fit(observations if held is None else observations.take(~held), rng, callback)
+        fitted = observations if held is None or not held.any() else observations.take(~held)
+        advice = self._fit(fitted, rng, callback)
         self._remember(observations)
         if held is not None:
+            self._answers = Answers(observations, held, fitted)
+        if held is not None and held.any():
             rows, columns, sign, _ = observations.entries(held)
             mean, variance = self._score_moments(rows, columns)
             confidence = self._confidence(mean, variance)
@@ -120,6 +144,8 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.rows_, self.columns_, self.classes_ = rows, columns, classes
         self.n_features_in_, self.n_observations_ = 2, n_observations
         self.held_out_ = None
+        self._answers = None
+        self._draws = 0
 
     def _remember(self, observations: Observations) -> None:
         self._know(observations.rows, observations.columns, observations.classes, observations.n)
@@ -153,16 +179,28 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _held_out_answers(self) -> HeldOut:
         check_is_fitted(self)
         if self.held_out_ is None:
-            raise ValueError(
-                "this model was fitted on all its answers, and the answers that a model was fitted to or "
-                "tuned on cannot certify it; fit with certify=0.1 to hold a tenth of them out"
-            )
+            raise ValueError(NOT_CERTIFIABLE)
         return self.held_out_
 
-    def certify(self, delta: float = 0.05) -> Certificate:
-        """Bound the error rate of the predictions, with probability ``1 - delta``.
+    def certify(
+        self, delta: float = 0.05, method: str = "best", random_state: int = 0
+    ) -> Certificate | ladder.Ladder:
+        """Bound an error rate, with probability ``1 - delta``.
 
         Needs a model fitted with ``fit(..., certify=share)``.
+
+        Parameters
+        ----------
+        delta : float
+            The probability with which the bound may fail.
+        method : str
+            "best" is the tightest for the model that you keep: "hold-out" where answers were held out,
+            else "pac-bayes-kl". "all" returns a ladder of every rung there is for this model, which hold
+            all at once: "theorem-1-printed", "theorem-1", "catoni", "pac-bayes-kl" (a predictor drawn
+            from the posterior), "optimised" (the same, of a GibbsCompleter), "draw" (one predictor drawn
+            from that), "progressive", "hold-out" and "refit".
+        random_state : int
+            Seed of the Monte Carlo estimates, and of the rungs that fit models of their own.
 
         Examples
         --------
@@ -172,7 +210,81 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         >>> 0 < model.certify(delta=0.05).bound < 0.2
         True
         """
-        return self._held_out_answers().certify(delta)
+        check_is_fitted(self)
+        if self.held_out_ is None and self._answers is None:
+            raise ValueError(NOT_CERTIFIABLE)
+        if method == "best":
+            method = "pac-bayes-kl" if self.held_out_ is None else "hold-out"
+        rungs = self._rungs(random_state)
+        if method == "all":
+            return ladder.share_delta(list(rungs.values()), delta)
+        if method not in rungs:
+            raise ValueError(
+                f"{type(self).__name__} as it was fitted has no certificate {method!r}; "
+                f"it has {', '.join(rungs)} and all"
+            )
+        return rungs[method](delta)
+
+    def _rungs(self, seed: int) -> dict[str, Callable[[float], Certificate]]:
+        """Return the certificates that this model can have, each as a function of delta."""
+        rungs: dict[str, Callable[[float], Certificate]] = {}
+        if self._answers is not None:
+            answers = self._answers
+            optimised = cache(lambda: self._optimised(answers.fitted, seed))
+            rungs["optimised"] = lambda delta: optimised().certificate(
+                "pac-bayes-kl", delta, seed, "PAC-Bayes-kl, posterior optimised for it"
+            )
+            rungs["draw"] = lambda delta: optimised().draw(seed).certify(delta)
+            rungs["progressive"] = lambda delta: ladder.progressive_certificate(
+                self, answers.everything, delta, np.random.default_rng(seed)
+            )
+        if self.held_out_ is not None:
+            rungs["hold-out"] = self.held_out_.certify
+            if self._answers is not None and self.held_out_.disagreement is None:
+                rungs["refit"] = lambda delta: self.refit()._held_out_answers().certify(delta)
+        return rungs
+
+    def _optimised(self, fitted: Observations, seed: int) -> Any:
+        """Return a completer whose posterior is made for its certificate."""
+        from onebit.randomised import GibbsCompleter
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return GibbsCompleter(random_state=seed).fit(fitted, certify=0)
+
+    def refit(self) -> Self:
+        """Return a model like this one fitted on all answers, the held-out ones included.
+
+        Its ``certify`` counts the errors of this one and adds the share of the table's entries on which
+        the two predict differently, which needs entries that are drawn uniformly from the table.
+        """
+        held_out = self._held_out_answers()
+        if self._answers is None or held_out.disagreement is not None:
+            raise ValueError("refit() needs the model as it was fitted with fit(..., certify=share)")
+        everything = self._answers.everything
+        second = clone(self)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            second.fit(everything)
+        differ = 0
+        outside = np.zeros(2, dtype=np.int64)  # entries outside the first fit, and disagreements there
+        rows, columns = everything.shape
+        fitted = self._answers.fitted.by_row
+        known = np.unique(fitted.owners() * np.int64(columns) + fitted.index)
+        every = np.arange(columns, dtype=np.int32)
+        block = max(1, 2_000_000 // columns)
+        for begin in range(0, rows, block):
+            codes = np.arange(begin, min(begin + block, rows), dtype=np.int32)
+            pair = (np.repeat(codes, columns), np.tile(every, len(codes)))
+            signs = [np.sign(model._score_moments(*pair)[0]) for model in (self, second)]
+            wrong = (signs[0] != signs[1]) | (signs[1] == 0)
+            differ += int(wrong.sum())
+            new = ~np.isin(pair[0] * np.int64(columns) + pair[1], known)
+            outside += (int(new.sum()), int((wrong & new).sum()))
+        # Of entries drawn with repeats the first share counts, of distinct ones the second.
+        share = max(differ / (rows * columns), outside[1] / max(outside[0], 1))
+        second.held_out_ = replace(held_out, disagreement=float(share))
+        return second
 
     def certify_selective(self, delta: float = 0.05) -> SelectiveCertificate:
         """Bound the error rates of the surest 10 %, 20 %, ... 100 % of the predictions, all at once."""
@@ -288,12 +400,12 @@ def observations_of(X: Any, y: Any, sample_weight: ArrayLike | None) -> Observat
 
 def _held_out(observations: Observations, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Choose the answers that a certificate will count."""
-    if isinstance(share, bool) or not 0 < share < 1:
-        raise ValueError(f"certify is the share of answers to hold out, between 0 and 1; got {share!r}")
+    if isinstance(share, bool) or not 0 <= share < 1:
+        raise ValueError(f"certify is the share of answers to hold out, from 0 to below 1; got {share!r}")
     if len(observations.by_row.weight):
         raise ValueError("a certificate counts answers; it cannot be had with sample_weight")
     size = round(share * observations.n)
-    if not 0 < size < observations.n:
+    if share and not 0 < size < observations.n:
         raise ValueError(
             f"certify={share} of {observations.n} answers holds out {size}; need more answers"
         )

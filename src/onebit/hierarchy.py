@@ -151,6 +151,25 @@ class Hierarchy:
                 variance[self.rank] += hyper.intercept_variance
         return mean, variance
 
+    def log_prior(self, factors: tuple[Array, Array], intercept: float) -> float:
+        """Return the log density of factors, effects and intercept, the variances integrated out.
+
+        Not known in closed form for a sparse side: NaN.
+        """
+        if self.sparse is not None:
+            return float("nan")
+        energy = sum((side[:, : self.rank] ** 2).sum(axis=0) for side in factors)
+        total = float(self.factor_prior.log_marginal(sum(self.shape), energy).sum())
+        for side, values in enumerate(factors):
+            if self.has_effect(side):
+                centre = intercept if side == self.intercept_side else 0.0
+                square = ((values[:, self.rank] - centre) ** 2).sum()
+                total += float(self.effect_prior.log_marginal(len(values), square))
+        if self.intercept_side is not None:
+            total -= 0.5 * intercept**2 / self.intercept_variance
+            total -= 0.5 * float(np.log(2.0 * np.pi * self.intercept_variance))
+        return total
+
     def kl(self, sums: tuple[SideSums, SideSums], hyper: HyperPosterior) -> float:
         """Return ``KL(rho, pi)`` in full: factors, effects, their variances and the intercept."""
         factor_energy = np.zeros(self.rank)

@@ -1,7 +1,7 @@
 """The losses, each as a quadratic majoriser of its expectation.
 
-A loss enters the engine only through two inequalities. For a score ``x`` with mean ``m`` and second
-moment ``q = E[x^2]``, and a sign ``y``::
+A loss enters the engine only through two inequalities (the last one: through derivatives). For a score
+``x`` with mean ``m`` and second moment ``q = E[x^2]``, and a sign ``y``::
 
     E[loss(y x)] <= bound(y, m, q)
     bound(y, m', q') <= bound(y, m, q) - slope y (m' - m) + weight (q' - q) / 2      for all m', q'
@@ -16,6 +16,11 @@ Gaussian updates that can only decrease it.
   ``r = E[(1 - y x)^2] = 1 - 2 y m + q`` gives ``bound = (1 - y m) / 2 + sqrt(r) / 2``, whose tangent
   in ``r`` has ``slope = 1 / 2 + 1 / (2 sqrt(r))`` and ``weight = 1 / (2 sqrt(r))``. It is never above
   the Lipschitz bound of the paper's Proposition 1.
+
+* ``gibbs``, the 0-1 loss of a predictor drawn from the posterior: ``bound = Phi(-y m / sd)``, exact for
+  Gaussian scores. It has no quadratic majoriser: slope and weight are its derivatives in ``m`` and ``q``
+  (with the weight of a wrong answer, which would be negative, moved into the slope), and the engine takes
+  half steps, smaller ones where the objective rises.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ Array = NDArray[np.float64]
 # score hits the margin exactly. It adds at most 5e-5 to the bound.
 SMOOTHING = 1e-8
 
-_LOGISTIC, _HINGE = 0, 1
+_LOGISTIC, _HINGE, _GIBBS = 0, 1, 2
 
 
 @numba.njit(inline="always", error_model="numpy")
@@ -49,6 +54,16 @@ def slope_weight_bound(code, sign, mean, second_moment):
         else:
             weight = (1.0 - decay) / ((1.0 + decay) * 2.0 * root)
         return 0.5, weight, 0.5 * (root - sign * mean) + math.log1p(decay)
+    if code == _GIBBS:
+        # The second moment is summed in single precision, where a small difference drowns.
+        variance = max(second_moment - mean * mean, 1e-4 * second_moment + 1e-12)
+        deviation = math.sqrt(variance)
+        margin = sign * mean / deviation
+        density = 0.3989422804014327 * math.exp(-0.5 * margin * margin)
+        bound = 0.5 * math.erfc(margin * 0.7071067811865476)
+        if margin <= 0.0:
+            return density / deviation, 0.0, bound
+        return density * (1.0 + margin * margin) / deviation, density * margin / variance, bound
     root = math.sqrt(max(1.0 - 2.0 * sign * mean + second_moment, 0.0) + SMOOTHING)
     weight = 0.5 / root
     return 0.5 + weight, weight, 0.5 * (1.0 - sign * mean + root)
@@ -74,6 +89,11 @@ class Loss(Protocol):
     @property
     def code(self) -> int:
         """The number under which the kernels know it."""
+        ...
+
+    @property
+    def step(self) -> float:
+        """The share of an update to take at first: one where the updates cannot overshoot."""
         ...
 
     def value(self, margin: ArrayLike) -> Array:
@@ -107,6 +127,7 @@ class MajorisedLoss:
     name: str
     code: int
     value_of: Callable[[Any], Array]
+    step: float = 1.0
 
     def value(self, margin: ArrayLike) -> Array:
         """Return the loss at the margins ``y x``."""
@@ -131,4 +152,5 @@ class MajorisedLoss:
 
 
 LOGISTIC = MajorisedLoss("logistic", _LOGISTIC, lambda margin: np.logaddexp(0.0, -margin))
+GIBBS = MajorisedLoss("gibbs", _GIBBS, lambda margin: (margin <= 0).astype(float), step=0.5)
 HINGE = MajorisedLoss("hinge", _HINGE, lambda margin: np.maximum(0.0, 1.0 - margin))

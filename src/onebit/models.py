@@ -17,6 +17,7 @@ from onebit.priors import prior_from_settings
 
 _HOMES = {
     "AutoCompleter": "onebit.auto",
+    "GibbsCompleter": "onebit.randomised",
     "HingeCompleter": "onebit.completers",
     "LogisticCompleter": "onebit.completers",
     "NuclearNormCompleter": "onebit.nuclear",
@@ -64,6 +65,7 @@ def save(model: PairClassifier, path: str | os.PathLike[str]) -> None:
         tensors["held_out.confidence"] = model.held_out_.confidence
         tensors["held_out.wrong"] = model.held_out_.wrong
         content["held_out_also_fitted"] = model.held_out_.also_fitted
+        content["held_out_disagreement"] = model.held_out_.disagreement
     storage.write(path, "model", tensors, content)
 
 
@@ -101,7 +103,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     model._know(rows, columns, classes, content["n_observations"])
     if "held_out.wrong" in tensors:
         model.held_out_ = HeldOut(
-            tensors["held_out.confidence"], tensors["held_out.wrong"], content["held_out_also_fitted"]
+            tensors["held_out.confidence"],
+            tensors["held_out.wrong"],
+            content["held_out_also_fitted"],
+            content.get("held_out_disagreement"),
         )
     model._restore(tensors, content["fitted"])
     return model

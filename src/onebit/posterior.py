@@ -77,32 +77,38 @@ class Gaussians:
             dense[:, np.arange(n), np.arange(n)] = self.covariance
         return dense
 
+    def log_determinants(self) -> Array:
+        """Return the log determinant of each covariance."""
+        if self.full and self.mean.shape[1]:
+            return np.linalg.slogdet(self.dense_covariance())[1]
+        return np.log(self.covariance).sum(axis=1)
+
     def sums(self, hierarchy: Hierarchy, side: int) -> SideSums:
         """Return the sums over rows that the hierarchical prior needs of this side."""
         m, n = self.mean.shape
-        if self.full and n:
-            log_determinant = float(np.linalg.slogdet(self.dense_covariance())[1].sum())
-        else:
-            log_determinant = float(np.log(self.covariance).sum())
         second_moment = self.mean**2 + self.variance
         rank = hierarchy.rank
         return SideSums(
             m,
             second_moment.sum(axis=0),
             float(self.mean[:, rank].sum()) if n > rank else 0.0,
-            log_determinant,
+            float(self.log_determinants().sum()),
             second_moment[:, :rank] if side == hierarchy.sparse else NO_LOCAL,
         )
 
-    def sample(self, rng: np.random.Generator) -> Array:
-        """Draw one value of every coordinate."""
+    @cached_property
+    def roots(self) -> Array:
+        """The lower triangular roots of the covariances, of shape (m, coordinates, coordinates)."""
+        dense = self.dense_covariance()
+        return np.asarray(np.linalg.cholesky(dense)) if self.mean.shape[1] else dense
+
+    def sample(self, rng: np.random.Generator) -> tuple[Array, float]:
+        """Draw one value of every coordinate; return them and their log density."""
         noise = rng.standard_normal(self.mean.shape)
-        if not self.full:
-            return self.mean + np.sqrt(self.covariance) * noise
-        if not self.mean.shape[1]:
-            return self.mean.copy()
-        factor = np.linalg.cholesky(self.dense_covariance())
-        return self.mean + np.einsum("mab,mb->ma", factor, noise)
+        values = self.mean + np.einsum("mab,mb->ma", self.roots, noise)
+        diagonal = np.einsum("maa->ma", self.roots)
+        log_density = -0.5 * (noise**2 + np.log(2.0 * np.pi)).sum() - np.log(diagonal).sum()
+        return values, float(log_density)
 
     def extended(self, mean: Array, covariance: Array) -> Gaussians:
         """Return these Gaussians with new ones appended."""
@@ -135,6 +141,7 @@ class Draw:
     rows: Array
     columns: Array
     rank: int
+    log_ratio: float = float("nan")
 
     def scores(self, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> Array:
         """Return the scores of the pairs of codes ``(rows, columns)``."""
@@ -302,5 +309,20 @@ class Posterior:
         return cls.from_state(*read(path, "posterior"))
 
     def sample(self, rng: np.random.Generator) -> Draw:
-        """Draw one predictor (factors and effects) from the posterior."""
-        return Draw(self.rows.sample(rng), self.columns.sample(rng), self.hierarchy.rank)
+        """Draw one predictor (factors and effects) from the posterior.
+
+        With it comes ``log_ratio``, the log density of the posterior over that of the prior at the draw,
+        the variances integrated out of the prior and an intercept drawn with the effects. Its mean is the
+        divergence of the factors and effects alone, at most ``kl``.
+        """
+        rows, row_density = self.rows.sample(rng)
+        columns, column_density = self.columns.sample(rng)
+        log_ratio = row_density + column_density
+        intercept = 0.0
+        if self.hierarchy.intercept_side is not None:
+            mean, variance = self.hyper.intercept_mean, self.hyper.intercept_variance
+            noise = rng.standard_normal()
+            intercept = mean + np.sqrt(variance) * noise
+            log_ratio -= 0.5 * (noise**2 + np.log(2.0 * np.pi * variance))
+        log_ratio -= self.hierarchy.log_prior((rows, columns), intercept)
+        return Draw(rows, columns, self.hierarchy.rank, log_ratio)

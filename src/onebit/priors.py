@@ -67,6 +67,10 @@ class VariancePrior(Protocol):
         """Return the optimal ``rho^gamma`` for columns of this ``count`` and ``energy``."""
         ...
 
+    def log_marginal(self, count: ArrayLike, energy: ArrayLike) -> Array:
+        """Return the log density of ``count`` values of this ``energy``, over all variances."""
+        ...
+
 
 def _positive(name: str, value: float) -> None:
     if not (np.isfinite(value) and value > 0):
@@ -115,6 +119,21 @@ class InverseGamma:
         # The mean exists for shapes above one; the mode stands in for it where it does not.
         mean = scale / np.where(shape > 1.0, shape - 1.0, shape + 1.0)
         return VariancePosterior(shape / scale, np.log(scale) - psi, mean, kl)
+
+    def log_marginal(self, count: ArrayLike, energy: ArrayLike) -> Array:
+        """Return the log density of ``count`` values of this ``energy``, their variance integrated out.
+
+        ``log E[(2 pi gamma)^(-count / 2) exp(-energy / (2 gamma))]``: a multivariate Student density.
+        """
+        count, energy = _checked(count, energy)
+        shape = self.shape + 0.5 * count
+        return (
+            gammaln(shape)
+            - gammaln(self.shape)
+            + self.shape * np.log(self.scale)
+            - shape * np.log(self.scale + 0.5 * energy)
+            - 0.5 * count * np.log(2.0 * np.pi)
+        )
 
     def scale_mixture(self, square: ArrayLike) -> tuple[Array, Array]:
         """Return what a coordinate pays whose own variance ``psi`` has this prior, and its precision.
@@ -170,6 +189,23 @@ class Gamma:
             + gammaln(self.shape)
         )
         return VariancePosterior(inverse, log, mean, kl)
+
+    def log_marginal(self, count: ArrayLike, energy: ArrayLike) -> Array:
+        """Return the log density of ``count`` values of this ``energy``, their variance integrated out.
+
+        The integral is the normaliser of the ``GIG(2 rate, energy, shape - count / 2)`` distribution.
+        """
+        count, energy = _checked(count, energy)
+        a, b, order = 2.0 * self.rate, energy, self.shape - 0.5 * count
+        log_normaliser = (
+            np.log(2.0) + log_bessel_k(order, np.sqrt(a * b)).log_value + 0.5 * order * np.log(b / a)
+        )
+        return (
+            log_normaliser
+            + self.shape * np.log(self.rate)
+            - gammaln(self.shape)
+            - 0.5 * count * np.log(2.0 * np.pi)
+        )
 
 
 def prior_from_settings(settings: dict[str, Any]) -> VariancePrior:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -9,14 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from onebit.certificates import Certificate
 from onebit.engine.coordinate import Callback, Fit, Progress, Schedule, minimise
 from onebit.engine.foldin import fold_in
 from onebit.engine.start import Start, spectral_start
 from onebit.estimator import PairClassifier, logger
 from onebit.hierarchy import Hierarchy
 from onebit.ids import IdIndex, pair_columns
+from onebit.ladder import DrawnPredictor, draw_certificate, posterior_certificate
 from onebit.losses import Loss
 from onebit.observations import Observations, signs_of_pairs
 from onebit.parameters import Check, Instance, OneOf, Positive, Whole
@@ -256,6 +260,64 @@ class VariationalCompleter(PairClassifier):
     def column_effects_(self) -> pd.Series:
         """The mean effect of each column: how much more "yes" it gets (an exercise's easiness)."""
         return self._effects(1)
+
+    @property
+    def prior_choices(self) -> int:
+        """The number of priors that a fit chooses from with its answers."""
+        return 1
+
+    def _rungs(self, seed: int) -> dict[str, Callable[[float], Certificate]]:
+        rungs: dict[str, Callable[[float], Certificate]] = {}
+        if self._answers is not None and self.posterior_.shape == self._answers.fitted.shape:
+            for method in ("theorem-1-printed", "theorem-1", "catoni", "pac-bayes-kl"):
+                rungs[method] = partial(self.certificate, method, seed=seed)
+        return rungs | super()._rungs(seed)
+
+    def certificate(
+        self, method: str, delta: float, seed: int = 0, title: str | None = None
+    ) -> Certificate:
+        """Certify the randomised predictor of this posterior; see ``onebit.ladder``."""
+        if self._answers is None:
+            raise ValueError("the answers are not there any more; fit with certify=0 to keep them")
+        rng = np.random.default_rng(seed)
+        return posterior_certificate(
+            method, self.posterior_, self._answers.fitted, delta, rng, self.prior_choices, title,
+            avb=getattr(self, "avb_", None),
+        )  # fmt: skip
+
+    def draw(self, random_state: Any = None) -> DrawnPredictor:
+        """Draw one predictor from the posterior, with a certificate of its own.
+
+        It needs no average over draws and no factor two; a second draw pays for the first one.
+
+        Examples
+        --------
+        >>> from onebit import GibbsCompleter, simulate
+        >>> world = simulate.world("A1", rank=1, shape=(100, 100), density=0.5, seed=0)
+        >>> model = GibbsCompleter(random_state=0).fit(world.pairs, world.answers, certify=0)
+        >>> drawn = model.draw(0)
+        >>> drawn.certify(delta=0.05).bound < 0.3
+        True
+        """
+        check_is_fitted(self)
+        if self._answers is None:
+            raise ValueError(
+                "a draw is certified with the answers that its posterior was fitted to; "
+                "fit with certify=0 (or a share to hold out) to keep them"
+            )
+        if self.sparse is not None:
+            raise ValueError("the prior density of a sparse model is not known; draw from a dense one")
+        self._draws += 1
+        rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        drawn = self.posterior_.sample(rng)
+        certify = partial(
+            draw_certificate,
+            drawn,
+            self._answers.fitted,
+            number=self._draws,
+            prior_choices=self.prior_choices,
+        )
+        return DrawnPredictor(drawn, self.rows_, self.columns_, self.classes_, certify)
 
     def predict_uncertainty(self, X: Any) -> Array:
         """Return the posterior standard deviation of each pair's score."""

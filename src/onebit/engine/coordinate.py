@@ -37,6 +37,9 @@ Array = NDArray[np.float64]
 HELD_ROUNDS = 3
 # A change of coordinates costs some tenth of a round.
 ROTATE_EVERY = 4
+# Where a loss has no majoriser, full steps can overshoot; each rise of the objective halves them, down to
+# this share.
+SMALLEST_STEP = 1.0 / 16.0
 # Relative: the kernels gather in single precision.
 ROUNDING = 1e-6
 
@@ -84,10 +87,8 @@ class Side:
         self.side = side
         self.has_effect = hierarchy.has_effect(side)
         self.rank = hierarchy.rank
-        sums = gaussians.sums(hierarchy, side)
-        size = len(self.mean)
-        self.log_determinant = np.full(size, sums.log_determinant / max(size, 1))
-        self.loss = np.zeros(size)
+        self.log_determinant = gaussians.log_determinants()
+        self.loss = np.zeros(len(self.mean))
         self.table = gather_table(gaussians, self.has_effect)
 
     @property
@@ -137,6 +138,14 @@ class Side:
 
         pool.ranges(task, view.start)
         return float(self.loss.sum())
+
+    def hold_back(self, before: Gaussians, step: float) -> None:
+        """Go only a share ``step`` of the way from ``before``: means and covariances are averaged."""
+        self.mean = (1.0 - step) * before.mean + step * self.mean
+        self.covariance = (1.0 - step) * before.covariance + step * self.covariance
+        averaged = Gaussians(self.mean, self.covariance, self.full)
+        self.log_determinant = averaged.log_determinants()
+        kernels.fill_table(self.mean, self.covariance, self.has_effect, self.full, self.table)
 
     def factor_moment(self) -> Array:
         """Return the second moment of the factors, summed over this side (full covariances)."""
@@ -205,6 +214,7 @@ def minimise(
 
     hyper = hierarchy.update(sums(), known or hierarchy.update(sums(), None))
     path: list[float] = []
+    step = loss.step
     converged = False
     n_iter = 0
 
@@ -220,7 +230,12 @@ def minimise(
 
     for n_iter in range(1, schedule.max_iter + 1):
         for k in (0, 1):
+            before = sides[k].gaussians() if step < 1.0 else None
             path.append(objective_of(k, solve=True))
+            if before is not None:
+                if len(path) > 1 and path[-1] > path[-2] * (1.0 + ROUNDING):
+                    step = max(0.5 * step, SMALLEST_STEP)
+                sides[k].hold_back(before, step)
             if n_iter > held:
                 hyper = hierarchy.update(sums(), hyper)
         if rotates and n_iter > held and n_iter % ROTATE_EVERY == 0:

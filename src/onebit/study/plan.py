@@ -91,7 +91,7 @@ class Plan:
     --------
     >>> from onebit.study import Plan
     >>> len(Plan(seeds=2, figure_seeds=1, movielens_splits=0).tasks())
-    280
+    276
     """
 
     seeds: int = 20

@@ -1,0 +1,266 @@
+"""The ladder of certificates: from bounds that spend no data to those that spend some.
+
+Every rung is a statement about one predictor: the kept one, one that is drawn anew for every prediction
+(randomised), or one that is drawn once. A ``Ladder`` holds several at once: they share ``delta``, so that
+whichever looks best may be quoted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from onebit.bounds import catoni, check_delta, pac_bayes_kl, theorem_1
+from onebit.certificates import IID, TIES, Certificate
+from onebit.engine.paper import ApproximateBound
+from onebit.gibbs import gibbs_risk
+from onebit.ids import IdIndex, pair_columns
+from onebit.losses import HINGE
+from onebit.observations import Observations
+from onebit.posterior import Draw, Posterior
+
+if TYPE_CHECKING:
+    from onebit.estimator import PairClassifier
+
+Array = NDArray[np.float64]
+
+# Share of delta for the Monte Carlo estimate of a randomised predictor's risk.
+MONTE_CARLO = 0.1
+# lambda / n: fixed in advance, each paying its share of delta.
+LAMBDAS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+# Progressive validation: learn on the first half, then on ever more, each time predicting the next block.
+BLOCKS = 5
+BLOCK_TILTS = (0.1, 0.3, 1.0, 3.0, 10.0)
+
+RANDOMISED = "the predictions of a predictor drawn anew from the posterior for each entry"
+FIXED = "the prior (rank, effects, prior, prior_scale) was fixed before the answers were seen"
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Certificates from one set of answers, which all hold at once with probability ``1 - delta``."""
+
+    certificates: tuple[Certificate, ...]
+    delta: float
+
+    def table(self) -> pd.DataFrame:
+        """Return one line a rung: method, predictor, bound and the answers it held out."""
+        return pd.DataFrame(
+            {
+                "method": [c.method for c in self.certificates],
+                "at_most": [c.bound for c in self.certificates],
+                "predictor": [c.predictor for c in self.certificates],
+                "held_out": [int(c.terms.get("held-out answers", 0)) for c in self.certificates],
+            }
+        )
+
+    @property
+    def best(self) -> Certificate:
+        """The tightest rung."""
+        return min(self.certificates, key=lambda certificate: certificate.bound)
+
+    def __str__(self) -> str:
+        width = max(len(certificate.method) for certificate in self.certificates)
+        head = f"With probability {1 - self.delta:.4g}, all of these at once:"
+        lines = [
+            f"  {c.method:<{width}}  {'nothing' if c.bound >= 1 else f'at most {c.bound:.2%} wrong':<22}"
+            f" of {c.predictor}"
+            for c in self.certificates
+        ]
+        return "\n".join([head, *lines])
+
+
+def posterior_certificate(
+    method: str,
+    posterior: Posterior,
+    seen: Observations,
+    delta: float,
+    rng: np.random.Generator,
+    prior_choices: int = 1,
+    title: str | None = None,
+    avb: ApproximateBound | None = None,
+) -> Certificate:
+    """Certify the randomised predictor of a posterior from the answers that it was fitted to.
+
+    Parameters
+    ----------
+    method : {"pac-bayes-kl", "catoni", "theorem-1", "theorem-1-printed"}
+        Which bound.
+    posterior : Posterior
+        Any posterior; the bounds hold for all at once.
+    seen : Observations
+        The answers.
+    delta : float
+        The probability with which the bound may fail, the Monte Carlo estimate included.
+    rng : numpy.random.Generator
+        Of the Monte Carlo estimate.
+    prior_choices : int
+        The number of priors that were chosen from with these answers.
+    title : str, optional
+        The certificate's method, if another name says it better.
+    avb : ApproximateBound, optional
+        Of the paper's method: its bound on the hinge risk, in place of the engine's.
+    """
+    check_delta(delta)
+    n, price = seen.n, posterior.kl + math.log(prior_choices)
+    terms = {"answers": float(n), "KL": posterior.kl}
+    if prior_choices > 1:
+        terms["log of the priors chosen from"] = math.log(prior_choices)
+    if method.startswith("theorem-1"):
+        hinge = _hinge_risk(posterior, seen) if avb is None else avb.hinge_risk + avb.spread
+        terms["bound on the hinge risk"] = hinge
+        if method == "theorem-1-printed":
+            bound = theorem_1(hinge, price, n, float(n), delta, printed=True)
+            terms |= {"lambda": float(n), "delta": delta}
+        else:
+            share = delta / len(LAMBDAS)
+            bound = min(theorem_1(hinge, price, n, ratio * n, share) for ratio in LAMBDAS)
+            terms |= {"lambdas tried": float(len(LAMBDAS)), "delta each": share}
+    else:
+        risk = gibbs_risk(posterior, seen, MONTE_CARLO * delta, rng)
+        rest = (1.0 - MONTE_CARLO) * delta
+        terms |= {
+            "training error of a draw": risk.estimate,
+            "at most": risk.upper,
+            "draws": float(risk.draws),
+            "delta of the draws": risk.delta,
+        }
+        if method == "catoni":
+            share = rest / len(LAMBDAS)
+            bound = min(catoni(risk.upper, price, n, ratio * n, share) for ratio in LAMBDAS)
+            terms |= {"lambdas tried": float(len(LAMBDAS)), "delta each": share}
+        else:
+            bound = pac_bayes_kl(risk.upper, price, n, rest)
+            terms["delta of the bound"] = rest
+    names = {
+        "theorem-1-printed": "Theorem 1 of the paper, as printed, lambda = n",
+        "theorem-1": "Theorem 1, sharp constant, best lambda of a grid",
+        "catoni": "PAC-Bayes, Catoni, best lambda of a grid",
+        "pac-bayes-kl": "PAC-Bayes-kl",
+    }
+    return Certificate(
+        min(bound, 1.0), delta, title or names[method], RANDOMISED, terms, (IID, FIXED, TIES)
+    )
+
+
+def _hinge_risk(posterior: Posterior, seen: Observations) -> float:
+    """Return an upper bound on the expected hinge risk (see ``onebit.losses``)."""
+    view = seen.by_row
+    mean, variance = posterior.score_moments(view.owners(), view.index)
+    return float(HINGE.bound(view.sign, mean, mean**2 + variance).mean())
+
+
+def draw_certificate(
+    draw: Draw, seen: Observations, delta: float, number: int, prior_choices: int = 1
+) -> Certificate:
+    """Certify one predictor drawn once from the posterior (disintegrated: no average over draws).
+
+    With probability ``1 - delta`` over answers and draw, ``kl(risk, R) <= (log_ratio + log(2 sqrt(n) /
+    delta)) / n`` (Rivasplata, Kuzborskij, Szepesvari and Shawe-Taylor, 2020). The k-th draw of a model
+    gets ``delta / (k (k + 1))``, so that whichever is kept in the end, all of them are paid for.
+    """
+    check_delta(delta)
+    share = delta / (number * (number + 1))
+    view = seen.by_row
+    risk = float(np.mean(draw.scores(view.owners(), view.index) * view.sign <= 0))
+    price = draw.log_ratio + math.log(prior_choices)
+    n = seen.n
+    budget = max(price + math.log(2.0 * math.sqrt(n) / share), 0.0)
+    bound = pac_bayes_kl(risk, budget - math.log(2.0 * math.sqrt(n) / share), n, share)
+    terms = {
+        "answers": float(n),
+        "training error": risk,
+        "log density ratio": draw.log_ratio,
+        "draw number": float(number),
+        "delta of this draw": share,
+    }
+    who = "the predictions of one predictor, drawn once from the posterior"
+    return Certificate(
+        bound, delta, "one draw, disintegrated PAC-Bayes-kl", who, terms, (IID, FIXED, TIES)
+    )
+
+
+@dataclass(frozen=True)
+class DrawnPredictor:
+    """One predictor, drawn once from a posterior: it predicts, and certifies itself."""
+
+    predictor: Draw
+    rows: IdIndex
+    columns: IdIndex
+    classes: NDArray[Any]
+    certificate_of: Callable[..., Certificate]
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the score of each pair; ids must be among the fitted ones."""
+        row_values, column_values = pair_columns(X)
+        return self.predictor.scores(
+            self._known(self.rows, row_values), self._known(self.columns, column_values)
+        )
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the predicted answers, written as in the training answers."""
+        return self.classes[(self.decision_function(X) > 0).astype(int)]
+
+    def certify(self, delta: float = 0.05) -> Certificate:
+        """Bound the error rate of this predictor, with probability ``1 - delta``."""
+        return self.certificate_of(delta=delta)
+
+    @staticmethod
+    def _known(index: IdIndex, values: Any) -> NDArray[np.int32]:
+        codes = index.encode(values)
+        if (codes < 0).any():
+            place = int(np.flatnonzero(codes < 0)[0])
+            value = np.asarray(values)[place]
+            raise ValueError(
+                f"the {index.side} id {value!r} was not fitted: a drawn predictor cannot know it"
+            )
+        return codes
+
+
+def progressive_certificate(
+    model: PairClassifier, seen: Observations, delta: float, rng: np.random.Generator
+) -> Certificate:
+    """Certify by progressive validation: learn on a growing part, predict the next block.
+
+    The errors of the five predictors on their next blocks bound the risk of one of the five picked at
+    random: with ``t`` fixed, ``exp(-t errors - sum_b n_b log(1 - R_b (1 - exp(-t))))`` is a
+    supermartingale, and the logarithm is concave, so Catoni's bound holds without a divergence.
+    """
+    check_delta(delta)
+    order = rng.permutation(seen.n)
+    edges = np.linspace(seen.n // 2, seen.n, BLOCKS + 1).astype(int)
+    errors = total = 0
+    for begin, end in pairwise(edges):
+        past, block = (np.zeros(seen.n, dtype=bool) for _ in range(2))
+        past[order[:begin]], block[order[begin:end]] = True, True
+        follower = clone(model).fit(seen.take(past))
+        rows, columns, sign, _ = seen.entries(block)
+        mean, _ = follower._score_moments(rows, columns)
+        errors += int((mean * sign <= 0).sum())
+        total += end - begin
+    share = delta / len(BLOCK_TILTS)
+    bound = min(catoni(errors / total, 0.0, total, tilt * total, share) for tilt in BLOCK_TILTS)
+    terms = {
+        "predicted answers": float(total),
+        "errors": float(errors),
+        "fits": float(BLOCKS),
+        "tilts tried": float(len(BLOCK_TILTS)),
+        "delta each": share,
+    }
+    who = f"the predictions of one of {BLOCKS} successive fits, picked at random for each entry"
+    assumptions = (IID, "the order of the answers was drawn at random", TIES)
+    return Certificate(min(bound, 1.0), delta, "progressive validation", who, terms, assumptions)
+
+
+def share_delta(makers: list[Callable[[float], Certificate]], delta: float) -> Ladder:
+    """Make every rung at its share of ``delta``."""
+    check_delta(delta)
+    return Ladder(tuple(make(delta / len(makers)) for make in makers), delta)

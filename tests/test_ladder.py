@@ -1,0 +1,207 @@
+"""The ladder: every rung is what its formula says, and holds as often as it says."""
+
+import math
+
+import numpy as np
+import pytest
+
+import onebit
+from onebit import (
+    AutoCompleter,
+    GibbsCompleter,
+    HingeCompleter,
+    LogisticCompleter,
+    NuclearNormCompleter,
+    simulate,
+)
+from onebit.bounds import pac_bayes_kl, theorem_1
+from onebit.certificates import Certificate
+from onebit.gibbs import gibbs_risk
+
+
+@pytest.fixture(scope="module")
+def world():
+    return simulate.world("A2", rank=2, shape=(80, 70), density=0.5, seed=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(world):
+    return LogisticCompleter(4, random_state=0).fit(world.pairs, world.answers, certify=0.1)
+
+
+@pytest.fixture(scope="module")
+def gibbs(world):
+    return GibbsCompleter(4, random_state=0).fit(world.pairs, world.answers, certify=0)
+
+
+def test_the_ladder_shares_delta_and_its_rungs_are_those_asked_for_one_by_one(fitted):
+    ladder = fitted.certify(0.09, method="all")
+    assert len(ladder.certificates) == 9
+    assert all(c.delta == pytest.approx(0.01) for c in ladder.certificates)
+    alone = fitted.certify(0.01, method="hold-out")
+    assert alone.bound in [c.bound for c in ladder.certificates]
+    assert ladder.best.bound == min(c.bound for c in ladder.certificates)
+    assert list(ladder.table()["at_most"]) == [c.bound for c in ladder.certificates]
+    assert str(ladder).count("\n") == 9
+    # The paper's own bound says nothing; each later data-free rung says more.
+    bounds = {c.method: c.bound for c in ladder.certificates}
+    values = list(bounds.values())
+    assert values[0] == 1.0
+    assert values[0] > values[1] > values[2] > values[4]
+
+
+def test_the_best_is_the_hold_out_where_there_is_one_and_pac_bayes_where_not(fitted, gibbs):
+    assert fitted.certify(0.05).method == "hold-out, Clopper-Pearson"
+    certificate = gibbs.certify(0.05)
+    assert certificate.method == "PAC-Bayes-kl"
+    assert certificate.bound < 0.5
+
+
+def test_pac_bayes_kl_is_its_formula(gibbs):
+    seen = gibbs._answers.fitted
+    certificate = gibbs.certify(0.05, method="pac-bayes-kl", random_state=3)
+    risk = gibbs_risk(gibbs.posterior_, seen, 0.005, np.random.default_rng(3))
+    price = gibbs.posterior_.kl + math.log(2 * 5)  # ranks 0 to 4, with and without effects
+    assert certificate.bound == pytest.approx(pac_bayes_kl(risk.upper, price, seen.n, 0.045))
+    assert certificate.terms["delta of the draws"] + certificate.terms["delta of the bound"] == 0.05
+
+
+def test_theorem_1_of_the_papers_method_uses_its_avb(world):
+    model = HingeCompleter(
+        3, method="paper", max_iter=30, temperature=1.0, calibrate=False, random_state=0
+    )
+    model.fit(world.pairs, world.answers, certify=0)
+    n = len(world.answers)
+    printed = model.certificate("theorem-1-printed", 0.05)
+    avb = model.avb_
+    expected = theorem_1(avb.hinge_risk + avb.spread, avb.divergence, n, n, 0.05, printed=True)
+    assert printed.bound == pytest.approx(min(expected, 1.0))
+    sharp = model.certificate("theorem-1", 0.05)
+    assert sharp.terms["bound on the hinge risk"] == pytest.approx(avb.hinge_risk + avb.spread)
+
+
+def test_the_optimised_posterior_has_a_better_certificate_than_the_others(world):
+    data = simulate.world("A1", rank=2, shape=(100, 100), density=0.3, seed=1)
+    hinge = HingeCompleter(2, effects=False, calibrate=False, random_state=0)
+    logistic = LogisticCompleter(2, effects=False, random_state=0)
+    bounds = [
+        model.fit(data.pairs, data.answers, certify=0).certify(0.05, method="pac-bayes-kl").bound
+        for model in (GibbsCompleter(2, random_state=0), hinge, logistic)
+    ]
+    assert bounds[0] < min(bounds[1:])
+
+
+def test_a_second_draw_pays_for_the_first(world):
+    model = GibbsCompleter(3, random_state=0).fit(world.pairs, world.answers, certify=0)
+    first, second = model.draw(0).certify(0.05), model.draw(0).certify(0.05)
+    assert first.terms["delta of this draw"] == pytest.approx(0.05 / 2)
+    assert second.terms["delta of this draw"] == pytest.approx(0.05 / 6)
+    assert second.bound > first.bound
+    assert first.terms["training error"] == second.terms["training error"]
+
+
+def test_a_drawn_predictor_predicts_with_its_own_scores(world, gibbs):
+    drawn = gibbs.draw(1)
+    scores = drawn.decision_function(world.all_pairs).reshape(world.truth.shape)
+    assert world.error(scores) < 0.2
+    assert not np.array_equal(np.sign(scores), np.sign(gibbs.complete("score").to_numpy()))
+    np.testing.assert_array_equal(
+        drawn.predict(world.pairs[:5]), np.sign(scores[tuple(world.pairs[:5].T)])
+    )
+    with pytest.raises(ValueError, match="row id 999 was not fitted"):
+        drawn.predict([(999, 0)])
+
+
+def test_a_refitted_model_adds_what_it_changed(fitted, world):
+    second = fitted.refit()
+    certificate = second.certify(0.05)
+    differ = np.mean(
+        np.sign(second.decision_function(world.all_pairs))
+        != np.sign(fitted.decision_function(world.all_pairs))
+    )
+    share = certificate.terms["share on which the two fits disagree"]
+    assert share >= differ > 0
+    assert certificate.bound == pytest.approx(fitted.certify(0.05).bound + share)
+    assert second.n_observations_ == len(world.answers)
+    with pytest.raises(ValueError, match="before refit"):
+        second.certify_selective()
+    with pytest.raises(ValueError, match="as it was fitted"):
+        second.refit()
+
+
+def test_a_saved_model_keeps_the_hold_out_and_says_what_is_gone(fitted, tmp_path):
+    fitted.refit().save(tmp_path / "second.onebit")
+    again = onebit.load(tmp_path / "second.onebit")
+    assert again.certify(0.05).bound == fitted.refit().certify(0.05).bound
+    with pytest.raises(ValueError, match="no certificate 'catoni'; it has hold-out"):
+        again.certify(0.05, method="catoni")
+    with pytest.raises(ValueError, match="fit with certify=0"):
+        again.draw()
+
+
+@pytest.mark.parametrize("model", [AutoCompleter(random_state=0), NuclearNormCompleter(random_state=0)])
+def test_a_tuned_model_has_no_data_free_certificate_of_its_own(model, world):
+    model.fit(world.pairs, world.answers, certify=0)
+    with pytest.raises(ValueError, match="no certificate 'pac-bayes-kl'"):
+        model.certify(0.05)
+    assert model.certify(0.05, method="progressive").bound < 0.3
+
+
+def test_what_cannot_be_certified_is_refused(world, fitted):
+    plain = LogisticCompleter(2).fit(world.pairs, world.answers)
+    with pytest.raises(ValueError, match=r"certify=0\.1"):
+        plain.certify()
+    with pytest.raises(ValueError, match="certify=0"):
+        plain.draw()
+    with pytest.raises(ValueError, match="sample_weight"):
+        LogisticCompleter(2).fit(world.pairs, world.answers, np.ones(len(world.answers)) * 2.5, certify=0)
+    with pytest.raises(ValueError, match="delta must lie"):
+        fitted.certify(1.5)
+    with pytest.raises(ValueError, match="from 0 to below 1"):
+        LogisticCompleter(2).fit(world.pairs, world.answers, certify=1.0)
+    with pytest.raises(ValueError, match="no certificate 'magic'"):
+        fitted.certify(0.05, method="magic")
+
+
+def test_folding_in_leaves_no_certificate_of_the_posterior(world):
+    model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers, certify=0.1)
+    model.fold_in([(1000, 0), (1000, 1)], [1, 0])
+    with pytest.raises(ValueError, match="no certificate 'pac-bayes-kl'"):
+        model.certify(0.05, method="pac-bayes-kl")
+
+
+def test_certificates_survive_json(fitted):
+    for certificate in fitted.certify(0.05, method="all").certificates:
+        assert Certificate.from_json(certificate.to_json()) == certificate
+
+
+def risk_of(world, scores, flip):
+    """The risk of signs on a fresh entry with fresh noise."""
+    wrong = scores * np.sign(world.truth) <= 0
+    return float(np.where(wrong, 1 - flip, flip).mean())
+
+
+@pytest.mark.parametrize("method", ["draw", "progressive", "optimised"])
+def test_the_rungs_cover_in_small_worlds(method):
+    held, slack = 0, []
+    for seed in range(12):
+        world = simulate.world("A2", rank=1, shape=(25, 25), density=0.8, seed=seed, repeats=True)
+        model = GibbsCompleter(2, effects=False, random_state=0)
+        model.fit(world.pairs, world.answers, certify=0)
+        if method == "progressive":
+            bound = model.certify(0.2, method=method).bound
+            scores = model.complete("score").reindex(range(25), axis=0).reindex(range(25), axis=1)
+            risk = risk_of(world, scores.fillna(0).to_numpy(), 0.1)
+        else:
+            drawn = model.draw(seed)
+            bound = drawn.certify(0.2).bound if method == "draw" else model.certify(0.2).bound
+            known = world.all_pairs[
+                np.isin(world.all_pairs[:, 0], world.pairs[:, 0])
+                & np.isin(world.all_pairs[:, 1], world.pairs[:, 1])
+            ]
+            wrong = drawn.decision_function(known) * np.sign(world.truth[tuple(known.T)]) <= 0
+            risk = float(np.where(wrong, 0.9, 0.1).mean())
+        held += bound >= risk
+        slack.append(bound - risk)
+    assert held >= 10
+    assert np.mean(slack) < 0.5
