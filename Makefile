@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA ?= ../shared/data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
-.PHONY: install demo test lint study bench-accuracy clean
+.PHONY: install demo test lint study bench-accuracy bench-certificates clean
 
 install: $(VENV)/.installed
 
@@ -30,6 +30,9 @@ study: install
 
 bench-accuracy: install
 	$(BIN)/python benchmarks/accuracy.py --data $(DATA) --output docs/accuracy.md
+
+bench-certificates: install
+	$(BIN)/python benchmarks/certificates.py --data $(DATA) --output docs/coverage.md
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .ruff_cache .mypy_cache .hypothesis

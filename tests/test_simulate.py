@@ -62,3 +62,16 @@ def test_ties_are_errors():
 def test_impossible_worlds_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         simulate.world(**({"name": "A2"} | arguments))
+
+
+def test_the_chance_of_error_agrees_with_fresh_answers():
+    for name, skew in (("A2", 0.0), ("B3", 1.0), ("B1", 0.5)):
+        world = simulate.world(
+            name, rank=2, shape=(20, 15), density=400.0, seed=1, repeats=True, skew=skew
+        )
+        scores = np.random.default_rng(0).choice([-1.0, 1.0], size=world.truth.shape)
+        observed = np.mean(scores[tuple(world.pairs.T)] * world.answers <= 0)
+        expected = (world.sampling * world.chance_of_error(scores)).sum()
+        assert abs(observed - expected) < 5 * 0.5 / np.sqrt(len(world.answers))
+        assert world.sampling.sum() == pytest.approx(1.0)
+        assert (world.chance_of_error(np.zeros_like(scores)) == 1).all()

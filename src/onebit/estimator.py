@@ -197,8 +197,9 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             "best" is the tightest for the model that you keep: "hold-out" where answers were held out,
             else "pac-bayes-kl". "all" returns a ladder of every rung there is for this model, which hold
             all at once: "theorem-1-printed", "theorem-1", "catoni", "pac-bayes-kl" (a predictor drawn
-            from the posterior), "optimised" (the same, of a GibbsCompleter), "draw" (one predictor drawn
-            from that), "progressive", "hold-out" and "refit".
+            from the posterior), "learnt-prior" (its prior learnt on a part), "optimised" (of a
+            GibbsCompleter), "draw" (one predictor drawn from that), "progressive", "hold-out" and
+            "refit".
         random_state : int
             Seed of the Monte Carlo estimates, and of the rungs that fit models of their own.
 

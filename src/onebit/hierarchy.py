@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 # Heavy tails: a Student distribution with half a degree of freedom. Errors change little from 0.03 to 1.
 LOCAL_PRIOR = InverseGamma(0.25, 0.25)
-NO_LOCAL = np.empty((0, 0))
+NO_COORDINATES = np.empty((0, 0))
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class SideSums:
     second_moment: Array
     effect: float
     log_determinant: float
-    coordinates: Array = field(default_factory=lambda: NO_LOCAL)
+    coordinates: Array = field(default_factory=lambda: NO_COORDINATES)
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,29 @@ class Hierarchy:
             energy += sums.size * (mean * mean + variance) - 2.0 * mean * sums.effect
         return energy
 
-    def precision_and_linear(self, side: int, hyper: HyperPosterior) -> tuple[Array, Array]:
-        """Return the prior's precision and linear term for the coordinates of one row or column."""
+    @property
+    def rotates(self) -> bool:
+        """Whether the factors may be rotated: a sparse prior knows its axes."""
+        return self.sparse is None
+
+    def side_sums(self, side: int, mean: Array, variance: Array, log_determinant: float) -> SideSums:
+        """Return what the hierarchy needs of all rows (side 0) or columns."""
+        second_moment = mean**2 + variance
+        return SideSums(
+            len(mean),
+            second_moment.sum(axis=0),
+            float(mean[:, self.rank].sum()) if self.has_effect(side) else 0.0,
+            log_determinant,
+            second_moment[:, : self.rank] if side == self.sparse else NO_COORDINATES,
+        )
+
+    def precision_and_linear(
+        self, side: int, hyper: HyperPosterior, second_moment: Array
+    ) -> tuple[Array, Array]:
+        """Return the prior's precision and linear term of the coordinates.
+
+        One line for all rows (or columns), or one a row where the side is sparse.
+        """
         precision = np.empty(self.n_free(side))
         linear = np.zeros(self.n_free(side))
         precision[: self.rank] = hyper.factors.inverse
@@ -133,7 +154,11 @@ class Hierarchy:
             precision[self.rank] = effect.inverse[0]
             if side == self.intercept_side:
                 linear[self.rank] = effect.inverse[0] * hyper.intercept_mean
-        return precision, linear
+        if side != self.sparse:
+            return precision[None, :], linear[None, :]
+        own = np.tile(precision, (len(second_moment), 1))
+        own[:, : self.rank] *= self.local_precision(second_moment[:, : self.rank], hyper)
+        return own, np.tile(linear, (len(second_moment), 1))
 
     def local_precision(self, coordinates: Array, hyper: HyperPosterior) -> Array:
         """Return ``E[1 / psi]`` of each coordinate of the sparse side from its second moment."""

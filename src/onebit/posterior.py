@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onebit.engine import kernels
-from onebit.hierarchy import NO_LOCAL, Hierarchy, HyperPosterior, SideSums
+from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums
 from onebit.priors import VariancePosterior, prior_from_settings
 from onebit.storage import Tensors, read, write
 from onebit.threads import threads
@@ -85,16 +85,8 @@ class Gaussians:
 
     def sums(self, hierarchy: Hierarchy, side: int) -> SideSums:
         """Return the sums over rows that the hierarchical prior needs of this side."""
-        m, n = self.mean.shape
-        second_moment = self.mean**2 + self.variance
-        rank = hierarchy.rank
-        return SideSums(
-            m,
-            second_moment.sum(axis=0),
-            float(self.mean[:, rank].sum()) if n > rank else 0.0,
-            float(self.log_determinants().sum()),
-            second_moment[:, :rank] if side == hierarchy.sparse else NO_LOCAL,
-        )
+        log_determinant = float(self.log_determinants().sum())
+        return hierarchy.side_sums(side, self.mean, self.variance, log_determinant)
 
     @cached_property
     def roots(self) -> Array:

@@ -13,22 +13,36 @@ from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 WORLDS = ("A1", "A2", "A3", "B1", "B2", "B3")
 
 
 @dataclass(frozen=True)
 class World:
-    """A simulated matrix, what was seen of it, and the truth."""
+    """A simulated matrix, what was seen of it, and the truth.
+
+    ``sampling`` is the probability of each entry to be asked about next (the first one, where entries
+    come only once), and ``flip`` the share of answers that noise 2 flips.
+    """
 
     name: str
     truth: NDArray[np.float64]
     pairs: NDArray[np.int64]
     answers: NDArray[np.int8]
+    sampling: NDArray[np.float64]
+    flip: float
 
     def error(self, scores: NDArray[np.float64]) -> float:
         """Return the share of entries whose predicted sign differs from the truth; ties are wrong."""
         return float(np.mean(scores * np.sign(self.truth) <= 0))
+
+    def chance_of_error(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return, for each entry, how likely a fresh answer to it differs from the predicted sign."""
+        yes = expit(self.truth) if self.name[1] == "3" else (self.truth > 0).astype(float)
+        if self.name[1] == "2":
+            yes = yes * (1.0 - self.flip) + (1.0 - yes) * self.flip
+        return np.where(scores == 0, 1.0, np.where(scores > 0, 1.0 - yes, yes))
 
     @property
     def all_pairs(self) -> NDArray[np.int64]:
@@ -114,4 +128,5 @@ def world(
     answers = np.where(scores > 0, 1, -1).astype(np.int8)
     if name[1] == "2":
         answers = np.where(rng.random(n) < flip, -answers, answers)
-    return World(name, truth, pairs, answers.astype(np.int8))
+    sampling = np.full(truth.size, 1.0 / truth.size) if probability is None else probability
+    return World(name, truth, pairs, answers.astype(np.int8), sampling.reshape(truth.shape), flip)

@@ -20,7 +20,12 @@ from onebit.engine.start import Start, spectral_start
 from onebit.estimator import PairClassifier, logger
 from onebit.hierarchy import Hierarchy
 from onebit.ids import IdIndex, pair_columns
-from onebit.ladder import DrawnPredictor, draw_certificate, posterior_certificate
+from onebit.ladder import (
+    DrawnPredictor,
+    draw_certificate,
+    learnt_prior_certificate,
+    posterior_certificate,
+)
 from onebit.losses import Loss
 from onebit.observations import Observations, signs_of_pairs
 from onebit.parameters import Check, Instance, OneOf, Positive, Whole
@@ -271,6 +276,10 @@ class VariationalCompleter(PairClassifier):
         if self._answers is not None and self.posterior_.shape == self._answers.fitted.shape:
             for method in ("theorem-1-printed", "theorem-1", "catoni", "pac-bayes-kl"):
                 rungs[method] = partial(self.certificate, method, seed=seed)
+            everything = self._answers.everything
+            rungs["learnt-prior"] = lambda delta: learnt_prior_certificate(
+                self, everything, delta, np.random.default_rng(seed)
+            )
         return rungs | super()._rungs(seed)
 
     def certificate(

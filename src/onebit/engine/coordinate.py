@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from onebit.engine import kernels
 from onebit.engine.rotation import best_rotation, simple_structure
 from onebit.engine.start import START_VARIANCE, Start
-from onebit.hierarchy import NO_LOCAL, Hierarchy, HyperPosterior, SideSums
+from onebit.hierarchy import Hierarchy, HyperPosterior
+from onebit.learnt import LearntPrior
 from onebit.losses import Loss
 from onebit.observations import Observations, View
 from onebit.posterior import (
@@ -54,6 +56,7 @@ class Progress:
 
 
 Callback = Callable[[Progress], None]
+Prior = Hierarchy | LearntPrior
 
 
 @dataclass(frozen=True)
@@ -67,19 +70,23 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Fit:
-    """A posterior and how it was reached; ``path`` holds the objective before every half round."""
+    """A posterior and how it was reached.
+
+    ``path`` holds the objective before every half round, ``divergence`` the KL from the prior of the fit.
+    """
 
     posterior: Posterior
     objective: float
     path: Array
     n_iter: int
     converged: bool
+    divergence: float = float("nan")
 
 
 class Side:
     """The working state of all rows, or of all columns."""
 
-    def __init__(self, gaussians: Gaussians, hierarchy: Hierarchy, side: int) -> None:
+    def __init__(self, gaussians: Gaussians, hierarchy: Prior, side: int) -> None:
         self.mean = gaussians.mean.copy()
         self.covariance = gaussians.covariance.copy()
         self.full = gaussians.full
@@ -91,27 +98,14 @@ class Side:
         self.loss = np.zeros(len(self.mean))
         self.table = gather_table(gaussians, self.has_effect)
 
-    @property
-    def sparse(self) -> bool:
-        """Whether each coordinate of this side has a variance of its own."""
-        return self.side == self.hierarchy.sparse
+    def variance(self) -> Array:
+        """Return the variances of all coordinates."""
+        return self.covariance[:, packed_diagonal(self.mean.shape[1])] if self.full else self.covariance
 
-    def second_moment(self) -> Array:
-        """Return the second moments of all coordinates."""
-        n_free = self.mean.shape[1]
-        variance = self.covariance[:, packed_diagonal(n_free)] if self.full else self.covariance
-        return self.mean**2 + variance
-
-    def sums(self) -> SideSums:
-        """Return the sums that the hierarchy needs."""
-        second_moment = self.second_moment()
-        return SideSums(
-            len(self.mean),
-            second_moment.sum(axis=0),
-            float(self.mean[:, self.rank].sum()) if self.has_effect else 0.0,
-            float(self.log_determinant.sum()),
-            second_moment[:, : self.rank] if self.sparse else NO_LOCAL,
-        )
+    def sums(self) -> Any:
+        """Return the sums that the prior needs."""
+        log_determinant = float(self.log_determinant.sum())
+        return self.hierarchy.side_sums(self.side, self.mean, self.variance(), log_determinant)
 
     def pass_over(
         self,
@@ -124,15 +118,13 @@ class Side:
         solve: bool = True,
     ) -> float:
         """Update every row of this side (unless ``solve`` is off); return the loss before."""
-        prior = self.hierarchy.precision_and_linear(self.side, hyper)
-        local = NO_LOCAL
-        if self.sparse:
-            local = self.hierarchy.local_precision(self.second_moment()[:, : self.rank], hyper)
+        second_moment = self.mean**2 + self.variance()
+        prior = self.hierarchy.precision_and_linear(self.side, hyper, second_moment)
 
         def task(begin: int, end: int) -> None:
             kernels.update(
                 begin, end, view.start, view.index, view.sign, view.weight, other, self.table,
-                self.mean, self.covariance, self.log_determinant, self.loss, *prior, local, temperature,
+                self.mean, self.covariance, self.log_determinant, self.loss, *prior, temperature,
                 loss.code, self.has_effect, self.full, solve,
             )  # fmt: skip
 
@@ -179,7 +171,7 @@ def gather_table(gaussians: Gaussians, has_effect: bool) -> NDArray[np.float32]:
 
 def minimise(
     observations: Observations,
-    hierarchy: Hierarchy,
+    hierarchy: Prior,
     loss: Loss,
     start: Start | Posterior,
     *,
@@ -200,16 +192,17 @@ def minimise(
         )
         begin = rows, columns
     sides = tuple(Side(gaussians, hierarchy, k) for k, gaussians in enumerate(begin))
-    if isinstance(start, Posterior) and hierarchy.sparse not in (None, start.hierarchy.sparse):
-        change = simple_structure(begin[hierarchy.sparse].mean[:, : hierarchy.rank])
+    sparse = hierarchy.sparse
+    if isinstance(start, Posterior) and sparse is not None and sparse != start.hierarchy.sparse:
+        change = simple_structure(begin[sparse].mean[:, : hierarchy.rank])
         for side in sides:
             side.change_coordinates(change)
     views = (observations.by_row, observations.by_column)
     held = 0 if isinstance(start, Posterior) else schedule.held_rounds
     lam = temperature * observations.total_weight
-    rotates = full and hierarchy.sparse is None  # a sparse prior knows its axes
+    rotates = full and hierarchy.rotates
 
-    def sums() -> tuple[SideSums, SideSums]:
+    def sums() -> tuple[Any, Any]:
         return sides[0].sums(), sides[1].sums()
 
     hyper = hierarchy.update(sums(), known or hierarchy.update(sums(), None))
@@ -240,6 +233,7 @@ def minimise(
                 hyper = hierarchy.update(sums(), hyper)
         if rotates and n_iter > held and n_iter % ROTATE_EVERY == 0:
             moments = (sides[0].factor_moment(), sides[1].factor_moment())
+            assert isinstance(hierarchy, Hierarchy)
             rotation = best_rotation(hierarchy, moments, sums(), hyper)
             if rotation is not None:
                 sides[0].change_coordinates(rotation.rows)
@@ -250,10 +244,11 @@ def minimise(
         # One round is two half steps; compare the states before this round's and the last one's.
         gain = path[-3] - path[-1] if len(path) > 2 else np.inf
         # A rise beyond rounding is not convergence.
-        if n_iter > held + 1 and -ROUNDING <= gain / abs(path[-1]) <= schedule.tol:
+        if n_iter > held + 1 and -ROUNDING <= gain / max(abs(path[-1]), 1e-12) <= schedule.tol:
             converged = True
             break
     final = objective_of(0, solve=False)
     path.append(final)
-    posterior = Posterior(sides[0].gaussians(), sides[1].gaussians(), hyper, hierarchy)
-    return Fit(posterior, final, np.array(path), n_iter, converged)
+    model = hierarchy if isinstance(hierarchy, Hierarchy) else hierarchy.hierarchy
+    posterior = Posterior(sides[0].gaussians(), sides[1].gaussians(), hyper, model)
+    return Fit(posterior, final, np.array(path), n_iter, converged, hierarchy.kl(sums(), hyper))

@@ -255,13 +255,13 @@ def _solve(lower, inverse, linear, full, mean, covariance):
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def update(
     begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
-    prior_precision, prior_linear, local, temperature, code, has_effect, full, solve,
+    prior_precision, prior_linear, temperature, code, has_effect, full, solve,
 ):  # fmt: skip
     """Sum the loss of rows ``begin:end`` at their present state and, if ``solve``, update them.
 
     ``mean``, ``covariance`` (both double), ``log_determinant`` and ``table`` are written in place;
-    ``loss`` receives the bound on the loss *before* the update. ``local`` multiplies the prior
-    precision of each factor of each row; it is empty where that is the same for all rows.
+    ``loss`` receives the bound on the loss *before* the update. ``prior_precision`` and
+    ``prior_linear`` have one line for all rows, or one a row.
     """
     n_free = mean.shape[1]
     rank = n_free - 1 if has_effect else n_free
@@ -291,6 +291,7 @@ def update(
             )  # fmt: skip
         if not solve:
             continue
+        prior_line = i if prior_precision.shape[0] > 1 else 0
         # The row's factors face slots 0..rank-1 and its effect faces the other side's fixed 1 in the
         # last slot; its own fixed 1 faces the other's effect in slot `rank`, a known offset.
         for a in range(n_free):
@@ -298,14 +299,13 @@ def update(
             for b in range(a + 1):
                 facing = b if b < rank else rank + 1
                 lower[a, b] = temperature * precision[slot * (slot + 1) // 2 + facing]
-            scale = local[i, a] if a < rank and local.shape[0] > 0 else 1.0
-            lower[a, a] += scale * prior_precision[a]
+            lower[a, a] += prior_precision[prior_line, a]
             offset = (
                 precision[slot * (slot + 1) // 2 + rank]
                 if slot > rank
                 else precision[rank * (rank + 1) // 2 + slot]
             )
-            right[a] = temperature * (linear[slot] - offset) + prior_linear[a]
+            right[a] = temperature * (linear[slot] - offset) + prior_linear[prior_line, a]
         log_determinant[i] = _solve(lower, inverse, right, full, mean[i], covariance[i])
         fill_table(mean[i : i + 1], covariance[i : i + 1], has_effect, full, table[i : i + 1])
 
