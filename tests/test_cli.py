@@ -63,4 +63,6 @@ def test_the_demo_draws_its_picture(tmp_path):
     result = runner.invoke(cli.app, ["demo", "-o", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "rank found" in result.output
+    assert "certificate" in result.output
     assert (tmp_path / "completion.png").exists()
+    assert (tmp_path / "risk-coverage.png").exists()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from onebit import simulate
+    from onebit import plots, simulate
     from onebit.auto import AutoCompleter
     from onebit.completers import HingeCompleter, LogisticCompleter
     from onebit.models import load
@@ -34,6 +34,7 @@ _HOMES = {
     "Observations": "onebit.observations",
     "Posterior": "onebit.posterior",
     "load": "onebit.models",
+    "plots": "onebit.plots",
     "simulate": "onebit.simulate",
 }
 
@@ -46,6 +47,7 @@ __all__ = [
     "Observations",
     "Posterior",
     "load",
+    "plots",
     "simulate",
 ]
 
@@ -54,7 +56,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'onebit' has no attribute {name!r}")
     module = importlib.import_module(_HOMES[name])
-    return module if name == "simulate" else getattr(module, name)
+    return module if name in ("plots", "simulate") else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -105,12 +105,12 @@ def study(
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the picture.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pictures.")] = Path(
         "demo"
     ),
     seed: Annotated[int, typer.Option(min=0, help="Which world to draw.")] = 0,
 ) -> None:
-    """Complete a simulated world, compare it with the truth, draw it."""
+    """Complete simulated worlds, certify, compare with the truth, draw."""
     with plain_errors():
         from onebit.demo import run_demo
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit import AutoCompleter, simulate
+from onebit import AutoCompleter, plots, simulate
+from onebit.certificates import Certificate
 from onebit.engine.coordinate import Progress
 from onebit.simulate import World
 
@@ -91,20 +92,43 @@ def run_demo(output: Path, seed: int = 0) -> None:
         f"  wrong, seen entries   {wrong[~blank].mean():.2%}, though {flipped:.1%} of the answers were\n"
     )
 
-    sure = np.abs(scores) / uncertainty
-    print("The surer, the righter (blank entries by |score| / uncertainty):")
-    for low, high in ((0, 10), (10, 50), (50, 100)):
-        edges = np.percentile(sure[blank], [low, high])
-        group = blank & (sure >= edges[0]) & (sure <= edges[1])
-        print(f"  from {low:>3} % to {high:>3} %   {wrong[group].mean():.2%} wrong")
-
-    picture = output / "completion.png"
+    picture, curve = output / "completion.png", output / "risk-coverage.png"
+    harder, certified = certified_world(seed)
     try:
         draw(world, probability, uncertainty, picture)
+        draw_curve(certified, harder, curve)
     except ImportError:
-        print("\nFor the picture, install matplotlib: pip install matplotlib")
+        print("\nFor the pictures, install matplotlib: pip install matplotlib")
         return
-    print(f"\nThe picture is in {picture}")
+    print(f"\nThe pictures are {picture} and {curve}")
     print(
         "Next: model.predict_proba(pairs), model.fold_in(pairs, answers), model.save(path); see README.md"
     )
+
+
+def certified_world(seed: int) -> tuple[World, AutoCompleter]:
+    """Certify a model in a harder world and hold the certificate against the truth."""
+    world = simulate.world("B2", rank=3, seed=seed)
+    model = AutoCompleter(random_state=seed).fit(world.pairs, world.answers, certify=0.1)
+    print("A harder world, with many scores near zero; a tenth of the answers held out to certify:")
+    certificate = model.certify(delta=0.05)
+    assert isinstance(certificate, Certificate)
+    scores = model.complete("score").to_numpy()
+    risk = float((world.sampling * world.chance_of_error(scores)).sum())
+    print(f"  certificate           with probability 95 %, at most {certificate.bound:.2%} are wrong")
+    print(f"  the truth             {risk:.2%} (fresh answers, a tenth of which are flipped)")
+    kept = model.keep(max_error=0.18, delta=0.05)
+    sure = model.confidence(world.all_pairs).reshape(world.truth.shape) > kept.threshold
+    if kept.certificate is not None:
+        among = float(world.chance_of_error(scores)[sure].mean())
+        print(
+            f"  keep at most 18 %     the surest {kept.share:.0%}; {among:.2%} of them are wrong in truth"
+        )
+    return world, model
+
+
+def draw_curve(model: AutoCompleter, world: World, path: Path) -> None:
+    """Draw the certified, the observed and the true error of the surest predictions."""
+    axes = plots.risk_coverage(model, world=world)
+    axes.set_title("The surer, the righter", loc="left")
+    axes.figure.savefig(path, dpi=130)

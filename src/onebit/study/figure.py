@@ -18,6 +18,7 @@ _STYLES = {
     "freq. Logit": ("#8c8c8c", "--", "x"),
     "engine hinge": ("#CC79A7", "-", "o"),
     "engine logistic": ("#009E73", "-", "o"),
+    "engine Gibbs": ("#b8a000", "-", "o"),
     "AutoCompleter": ("#000000", "-", "o"),
     ORACLE: ("#8c8c8c", ":", ""),
 }

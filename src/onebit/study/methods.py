@@ -15,6 +15,7 @@ from onebit.auto import AutoCompleter
 from onebit.completers import HingeCompleter, LogisticCompleter
 from onebit.estimator import PairClassifier
 from onebit.nuclear import NuclearNormCompleter
+from onebit.randomised import GibbsCompleter
 
 RANK = 10  # K in the paper
 HELD_OUT = 0.15
@@ -124,6 +125,7 @@ METHODS = {
             LogisticCompleter,
             {"temperature": (1.0, 0.7, 1.4, 2.0), "prior_scale": _SCALES, "sparse": _SPARSE},
         ),
+        _bayes("engine Gibbs", GibbsCompleter, {}),
         Method("AutoCompleter", AutoCompleter, fixed={"n_jobs": 1}),
     )
 }
