@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 import onebit
 from onebit import (
     AutoCompleter,
+    GibbsCompleter,
     HingeCompleter,
     LogisticCompleter,
     NuclearNormCompleter,
@@ -30,6 +31,7 @@ MAKERS = {
     ),
     "hinge": lambda: HingeCompleter(3, random_state=0),
     "hinge sparse": lambda: HingeCompleter(3, sparse="columns", random_state=0),
+    "gibbs": lambda: GibbsCompleter(3, temperature=2.0, random_state=0),
     "hinge paper": lambda: HingeCompleter(3, method="paper", max_iter=40, random_state=0),
     "nuclear norm": lambda: NuclearNormCompleter(2, random_state=0),
     "auto": lambda: AutoCompleter(random_state=0),

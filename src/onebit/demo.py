@@ -108,7 +108,7 @@ def run_demo(output: Path, seed: int = 0) -> None:
 
 def certified_world(seed: int) -> tuple[World, AutoCompleter]:
     """Certify a model in a harder world and hold the certificate against the truth."""
-    world = simulate.world("B2", rank=3, seed=seed)
+    world = simulate.world("B2", rank=3, seed=seed + 1)
     model = AutoCompleter(random_state=seed).fit(world.pairs, world.answers, certify=0.1)
     print("A harder world, with many scores near zero; a tenth of the answers held out to certify:")
     certificate = model.certify(delta=0.05)
