@@ -147,8 +147,10 @@ def test_a_saved_model_keeps_the_hold_out_and_says_what_is_gone(fitted, tmp_path
 @pytest.mark.parametrize("model", [AutoCompleter(random_state=0), NuclearNormCompleter(random_state=0)])
 def test_a_tuned_model_has_no_data_free_certificate_of_its_own(model, world):
     model.fit(world.pairs, world.answers, certify=0)
-    with pytest.raises(ValueError, match="no certificate 'pac-bayes-kl'"):
+    with pytest.raises(ValueError, match="nothing was held out"):
         model.certify(0.05)
+    with pytest.raises(ValueError, match="no certificate 'pac-bayes-kl'"):
+        model.certify(0.05, method="pac-bayes-kl")
     assert model.certify(0.05, method="progressive").bound < 0.3
 
 
@@ -271,3 +273,47 @@ def test_a_learnt_prior_pays_for_the_shares_and_the_widths_it_tried(fitted):
     assert certificate.bound == pytest.approx(expected)
     together = terms["answers that taught the prior"] + terms["held-out answers"]
     assert together == len(fitted._answers.everything.by_row.sign)
+
+
+def test_rows_folded_in_since_the_fit_are_an_error_not_a_crash(world):
+    model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers, certify=0)
+    model.fold_in([(1000 + k, 0) for k in range(40)], [1] * 40)
+    with pytest.raises(ValueError, match="folded in since the fit"):
+        model.certificate("pac-bayes-kl", 0.05)
+
+
+def test_each_rung_says_whose_predictions_and_which_entries_it_speaks_of(fitted):
+    rungs = {c.method: c for c in fitted.certify(0.05, method="all").certificates}
+    assert (
+        "of a GibbsCompleter (random_state=0)"
+        in rungs["PAC-Bayes-kl, posterior optimised for it"].predictor
+    )
+    assert "of a GibbsCompleter" in rungs["one draw, disintegrated PAC-Bayes-kl"].predictor
+    for method, certificate in rungs.items():
+        said = " ".join(certificate.assumptions)
+        inside = "PAC-Bayes" in method or "Theorem 1" in method
+        whole = inside and "learnt" not in method
+        assert ("the whole table, the answered ones included" in said) == whole, method
+        assert ("outside the fitted part" in said) != whole, method
+
+
+def test_draws_through_the_ladder_are_counted_too(world):
+    model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers, certify=0)
+    numbers = [model.certify(0.05, method="draw").terms["draw number"] for _ in range(2)]
+    assert numbers == [1, 2]
+
+
+@pytest.mark.parametrize("method", ["progressive", "learnt-prior"])
+def test_too_few_answers_to_divide_is_one_clear_error(method):
+    model = LogisticCompleter(1).fit([(0, 0), (1, 1), (0, 1), (1, 0)], [1, 0, 1, 0], certify=0)
+    with pytest.raises(ValueError, match="4 answers are too few to be divided"):
+        model.certify(0.05, method=method)
+
+
+def test_a_gibbs_completer_of_noise_has_no_nan_and_survives_saving(tmp_path):
+    rng = np.random.default_rng(0)
+    pairs, answers = rng.integers(0, 20, (200, 2)), rng.integers(0, 2, 200)
+    model = GibbsCompleter(2, effects=False, random_state=0).fit(pairs, answers)
+    assert np.isfinite(model.predict_proba(pairs)).all()
+    model.save(tmp_path / "model.onebit")
+    assert onebit.load(tmp_path / "model.onebit").temperature_ == model.temperature_

@@ -34,10 +34,13 @@ IID = (
     "the answers were drawn independently, or are distinct entries drawn uniformly at random; where "
     "people choose what they answer, it speaks of entries that arrive the way the observed ones did"
 )
+# Of distinct entries, what a bound speaks of depends on what was fitted.
+OUTSIDE = "of distinct entries, it speaks of all outside the fitted part, the held-out ones included"
+WHOLE = "of distinct entries, it speaks of the whole table, the answered ones included"
 COUNTED_ONCE = "the held-out answers were chosen at random and used for nothing but this count"
 UNIFORM = "entries are drawn uniformly from the whole table, whose every entry both fits were asked about"
 TIES = "a score of exactly zero counts as wrong"
-ASSUMPTIONS = (IID, COUNTED_ONCE, TIES)
+ASSUMPTIONS = (IID, OUTSIDE, COUNTED_ONCE, TIES)
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Certificate:
             *(f"  assumes: {text}" for text in self.assumptions),
         ]
         if self.trivial:
-            lines.append("  too few held-out answers, or too many errors, to say more than guessing does")
+            lines.append("  too few answers, or too many errors, to say more than guessing does")
         return "\n".join(lines)
 
     def to_json(self) -> str:
@@ -183,7 +186,7 @@ class HeldOut:
             "hold-out, refit on all answers, disagreement added",
             "the predictions of the model refitted on all answers",
             {**counted.terms, "share on which the two fits disagree": self.disagreement},
-            (IID, UNIFORM, COUNTED_ONCE, TIES),
+            (IID, OUTSIDE, UNIFORM, COUNTED_ONCE, TIES),
         )
 
     def certify_selective(self, delta: float) -> SelectiveCertificate:

@@ -88,7 +88,10 @@ def study(
         except ImportError:
             raise ImportError("the study draws a figure: pip install 'onebit[plot]'") from None
         if quick:
-            plan = Plan.quick(movielens_splits=movielens_splits or (1 if movielens else 0))
+            if world or seeds != 20 or figure_seeds != 10:
+                raise ValueError("--quick fixes the worlds and the seeds; leave --world and --seeds out")
+            few = 1 if movielens else 0
+            plan = Plan.quick(movielens_splits=few if movielens_splits is None else movielens_splits)
         else:
             plan = Plan(
                 seeds=seeds,

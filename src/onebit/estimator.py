@@ -9,7 +9,6 @@ import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -35,6 +34,8 @@ NOT_CERTIFIABLE = (
     "this model was fitted on all its answers, and the answers that a model was fitted to or tuned on "
     "cannot certify it; fit with certify=0.1 to hold a tenth of them out"
 )
+# Entries that refit() compares two fits on, one by one.
+LARGEST_TABLE = 500_000_000
 
 Array = NDArray[np.float64]
 
@@ -146,6 +147,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.held_out_ = None
         self._answers = None
         self._draws = 0
+        self._gibbs: dict[int, Any] = {}
 
     def _remember(self, observations: Observations) -> None:
         self._know(observations.rows, observations.columns, observations.classes, observations.n)
@@ -194,14 +196,15 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         delta : float
             The probability with which the bound may fail.
         method : str
-            "best" is the tightest for the model that you keep: "hold-out" where answers were held out,
-            else "pac-bayes-kl". "all" returns a ladder of every rung there is for this model, which hold
-            all at once: "theorem-1-printed", "theorem-1", "catoni", "pac-bayes-kl" (a predictor drawn
-            from the posterior), "learnt-prior" (its prior learnt on a part), "optimised" (of a
-            GibbsCompleter), "draw" (one predictor drawn from that), "progressive", "hold-out" and
-            "refit".
+            "best" is "hold-out", the tightest for the model that you keep, where answers were held out;
+            else "pac-bayes-kl", which speaks of a predictor drawn from the posterior. "all" returns a
+            ladder of every rung there is for this model, which hold all at once: "theorem-1-printed",
+            "theorem-1", "catoni", "pac-bayes-kl" (a predictor drawn from the posterior), "learnt-prior"
+            (its prior learnt on a part), "optimised" (of a GibbsCompleter), "draw" (one predictor drawn
+            from that), "progressive", "hold-out" and "refit".
         random_state : int
-            Seed of the Monte Carlo estimates, and of the rungs that fit models of their own.
+            Seed of the Monte Carlo estimates, and of the rungs that fit models of their own. Trying
+            several and quoting the best is a search that no certificate pays for.
 
         Examples
         --------
@@ -214,9 +217,14 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self)
         if self.held_out_ is None and self._answers is None:
             raise ValueError(NOT_CERTIFIABLE)
+        rungs = self._rungs(random_state)
         if method == "best":
             method = "pac-bayes-kl" if self.held_out_ is None else "hold-out"
-        rungs = self._rungs(random_state)
+            if method not in rungs:
+                raise ValueError(
+                    f"nothing was held out, and {type(self).__name__} has none that needs none; "
+                    f"fit with certify=0.1, or name a method: {', '.join(rungs)}"
+                )
         if method == "all":
             return ladder.share_delta(list(rungs.values()), delta)
         if method not in rungs:
@@ -231,27 +239,33 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         rungs: dict[str, Callable[[float], Certificate]] = {}
         if self._answers is not None:
             answers = self._answers
-            optimised = cache(lambda: self._optimised(answers.fitted, seed))
-            rungs["optimised"] = lambda delta: optimised().certificate(
-                "pac-bayes-kl", delta, seed, "PAC-Bayes-kl, posterior optimised for it"
-            )
-            rungs["draw"] = lambda delta: optimised().draw(seed).certify(delta)
+            whose = f" of a GibbsCompleter (random_state={seed})"
+            rungs["optimised"] = lambda delta: self._optimised(seed).certificate(
+                "pac-bayes-kl", delta, seed, "PAC-Bayes-kl, posterior optimised for it",
+                f"the predictions of a predictor drawn anew for each entry from the posterior{whose}",
+            )  # fmt: skip
+            rungs["draw"] = lambda delta: self._optimised(seed).draw(seed, whose).certify(delta)
             rungs["progressive"] = lambda delta: ladder.progressive_certificate(
                 self, answers.everything, delta, np.random.default_rng(seed)
             )
         if self.held_out_ is not None:
             rungs["hold-out"] = self.held_out_.certify
-            if self._answers is not None and self.held_out_.disagreement is None:
+            small = len(self.rows_) * len(self.columns_) <= LARGEST_TABLE
+            if self._answers is not None and self.held_out_.disagreement is None and small:
                 rungs["refit"] = lambda delta: self.refit()._held_out_answers().certify(delta)
         return rungs
 
-    def _optimised(self, fitted: Observations, seed: int) -> Any:
-        """Return a completer whose posterior is made for its certificate."""
+    def _optimised(self, seed: int) -> Any:
+        """Return a completer whose posterior is made for its certificate; it counts its draws."""
         from onebit.randomised import GibbsCompleter
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            return GibbsCompleter(random_state=seed).fit(fitted, certify=0)
+        assert self._answers is not None
+        if seed not in self._gibbs:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                model = GibbsCompleter(random_state=seed).fit(self._answers.fitted, certify=0)
+            self._gibbs[seed] = model
+        return self._gibbs[seed]
 
     def refit(self) -> Self:
         """Return a model like this one fitted on all answers, the held-out ones included.
@@ -263,6 +277,11 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if self._answers is None or held_out.disagreement is not None:
             raise ValueError("refit() needs the model as it was fitted with fit(..., certify=share)")
         everything = self._answers.everything
+        if everything.shape[0] * everything.shape[1] > LARGEST_TABLE:
+            raise ValueError(
+                f"refit() compares two fits on every entry, and the table has {everything.shape[0]} x "
+                f"{everything.shape[1]}; keep the model as it is"
+            )
         second = clone(self)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)

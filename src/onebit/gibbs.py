@@ -96,6 +96,11 @@ def gibbs_risk(
     """Estimate the error rate of a predictor drawn from the posterior, on these answers."""
     view: View = observations.by_row
     n = observations.n
+    if posterior.shape != observations.shape:
+        raise ValueError(
+            f"the posterior has shape {posterior.shape} and the answers {observations.shape}: rows or "
+            "columns were folded in since the fit"
+        )
     share = float(((view.counts / n) ** 2).sum())
     log_term = math.log(2.0 / delta)
     wanted = math.ceil(log_term * share / (2.0 * TARGET**2))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from onebit.bounds import catoni, check_delta, pac_bayes_kl, theorem_1
-from onebit.certificates import IID, TIES, Certificate
+from onebit.certificates import IID, OUTSIDE, TIES, WHOLE, Certificate
 from onebit.engine.coordinate import Fit, Schedule, minimise
 from onebit.engine.paper import ApproximateBound
 from onebit.gibbs import gibbs_risk
@@ -50,7 +50,16 @@ NARROWER = (1.0, 0.1, 0.01)
 LEARNT_TEMPERATURES = (0.5, 2.0)
 
 RANDOMISED = "the predictions of a predictor drawn anew from the posterior for each entry"
-FIXED = "the prior (rank, effects, prior, prior_scale) was fixed before the answers were seen"
+LEARNT = (
+    "the predictions of a predictor drawn anew for each entry from a posterior around a fit to a part of "
+    "the answers"
+)
+SMALLEST_PART = 10
+FIXED = (
+    "the prior (rank, effects, prior, prior_scale, the numbers of rows and columns) was fixed before the "
+    "answers were seen"
+)
+UNTUNED = "the model's settings were chosen without these answers"
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,7 @@ def posterior_certificate(
     rng: np.random.Generator,
     prior_choices: int = 1,
     title: str | None = None,
+    predictor: str = RANDOMISED,
     avb: ApproximateBound | None = None,
 ) -> Certificate:
     """Certify the randomised predictor of a posterior from the answers that it was fitted to.
@@ -115,6 +125,8 @@ def posterior_certificate(
         The number of priors that were chosen from with these answers.
     title : str, optional
         The certificate's method, if another name says it better.
+    predictor : str
+        Whose errors are bounded.
     avb : ApproximateBound, optional
         Of the paper's method: its bound on the hinge risk, in place of the engine's.
     """
@@ -156,7 +168,7 @@ def posterior_certificate(
         "pac-bayes-kl": "PAC-Bayes-kl",
     }
     return Certificate(
-        min(bound, 1.0), delta, title or names[method], RANDOMISED, terms, (IID, FIXED, TIES)
+        min(bound, 1.0), delta, title or names[method], predictor, terms, (IID, WHOLE, FIXED, TIES)
     )
 
 
@@ -168,7 +180,7 @@ def _hinge_risk(posterior: Posterior, seen: Observations) -> float:
 
 
 def draw_certificate(
-    draw: Draw, seen: Observations, delta: float, number: int, prior_choices: int = 1
+    draw: Draw, seen: Observations, delta: float, number: int, prior_choices: int = 1, whose: str = ""
 ) -> Certificate:
     """Certify one predictor drawn once from the posterior (disintegrated: no average over draws).
 
@@ -191,10 +203,16 @@ def draw_certificate(
         "draw number": float(number),
         "delta of this draw": share,
     }
-    who = "the predictions of one predictor, drawn once from the posterior"
+    who = f"the predictions of one predictor, drawn once from the posterior{whose}"
     return Certificate(
-        bound, delta, "one draw, disintegrated PAC-Bayes-kl", who, terms, (IID, FIXED, TIES)
+        bound, delta, "one draw, disintegrated PAC-Bayes-kl", who, terms, (IID, WHOLE, FIXED, TIES)
     )
+
+
+def _check_size(seen: Observations) -> None:
+    if seen.n < SMALLEST_PART * 2 * BLOCKS:
+        least = SMALLEST_PART * 2 * BLOCKS
+        raise ValueError(f"{seen.n} answers are too few to be divided; this certificate needs {least}")
 
 
 @dataclass(frozen=True)
@@ -247,6 +265,7 @@ def learnt_prior_certificate(
     among the narrower priors is paid for.
     """
     check_delta(delta)
+    _check_size(seen)
     each = delta / len(LEARNT_SHARES)
     rungs = []
     for share in LEARNT_SHARES:
@@ -266,9 +285,9 @@ def learnt_prior_certificate(
             "delta of the draws": drawn.delta,
             "delta of the bound": remaining,
         }
-        assumptions = (IID, "the part that taught the prior was chosen at random", TIES)
+        assumptions = (IID, OUTSIDE, UNTUNED, "the part that taught the prior was chosen at random", TIES)
         title = "PAC-Bayes-kl, prior learnt on a part"
-        rungs.append(Certificate(bound, delta, title, RANDOMISED, terms, assumptions))
+        rungs.append(Certificate(bound, delta, title, LEARNT, terms, assumptions))
     return min(rungs, key=lambda certificate: certificate.bound)
 
 
@@ -319,8 +338,11 @@ def progressive_certificate(
     supermartingale, and the logarithm is concave, so Catoni's bound holds without a divergence.
     """
     check_delta(delta)
+    _check_size(seen)
     order = rng.permutation(seen.n)
-    edges = np.linspace(seen.n // 2, seen.n, BLOCKS + 1).astype(int)
+    # Blocks of one size, so that a fit picked evenly is one picked in proportion to its answers.
+    size = seen.n // (2 * BLOCKS)
+    edges = seen.n - size * np.arange(BLOCKS, -1, -1)
     errors = total = 0
     for begin, end in pairwise(edges):
         past, block = (np.zeros(seen.n, dtype=bool) for _ in range(2))
@@ -329,7 +351,7 @@ def progressive_certificate(
         rows, columns, sign, _ = seen.entries(block)
         mean, _ = follower._score_moments(rows, columns)
         errors += int((mean * sign <= 0).sum())
-        total += end - begin
+        total += int(end - begin)
     share = delta / len(BLOCK_TILTS)
     bound = min(catoni(errors / total, 0.0, total, tilt * total, share) for tilt in BLOCK_TILTS)
     terms = {
@@ -340,7 +362,7 @@ def progressive_certificate(
         "delta each": share,
     }
     who = f"the predictions of one of {BLOCKS} successive fits, picked at random for each entry"
-    assumptions = (IID, "the order of the answers was drawn at random", TIES)
+    assumptions = (IID, OUTSIDE, UNTUNED, "the order of the answers was drawn at random", TIES)
     return Certificate(min(bound, 1.0), delta, "progressive validation", who, terms, assumptions)
 
 

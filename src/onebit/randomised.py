@@ -22,6 +22,7 @@ from onebit.observations import Observations
 from onebit.parameters import Check, Instance, OneOf, Positive
 from onebit.posterior import Posterior
 from onebit.priors import VariancePrior
+from onebit.storage import Tensors
 from onebit.threads import Threads
 from onebit.variational import VariationalCompleter
 
@@ -38,9 +39,10 @@ class GibbsCompleter(VariationalCompleter):
     """A posterior made for its certificate: the 0-1 loss of a drawn predictor, and the divergence.
 
     Minimises ``mean Phi(-y m / sd) + KL / lambda``, where ``m`` and ``sd`` are the exact mean and
-    standard deviation of a score. The rank, whether there are effects, and ``lambda`` are those with the
-    least PAC-Bayes-kl bound; the certificate pays for the choice of rank and effects, which are part of
-    the prior, while ``lambda`` is free, since the bound holds for every posterior at once.
+    standard deviation of a score. Among the rank that the hinge loss finds and none, with and without
+    effects, and a few ``lambda``, those with the least PAC-Bayes-kl bound are taken. The certificate pays
+    for the choice of rank and effects, which are part of the prior, while ``lambda`` is free, since the
+    bound holds for every posterior at once.
 
     The predictions are the signs of the mean scores, robust to wrong answers. ``predict_proba`` is the
     share of drawn predictors that say "yes": it is no calibrated probability.
@@ -53,8 +55,13 @@ class GibbsCompleter(VariationalCompleter):
         ``lambda / n``, or the best of a few.
     effects : bool or "auto"
         Row and column effects, or whichever has the better bound.
-    prior, prior_scale, covariance, n_init, max_iter, tol, random_state, n_jobs, verbose
+    prior, prior_scale, covariance, max_iter, tol, random_state, n_jobs, verbose
         As for LogisticCompleter; ``prior_scale`` is smaller here, since columns are not pruned by it.
+
+    Attributes
+    ----------
+    temperature_ : float
+        The ``lambda / n`` chosen.
 
     Examples
     --------
@@ -64,6 +71,8 @@ class GibbsCompleter(VariationalCompleter):
     >>> model.certify(delta=0.05).bound < 0.3  # nothing was held out
     True
     """
+
+    temperature_: float
 
     _loss = GIBBS
     _checks: ClassVar[dict[str, Check]] = VariationalCompleter._checks | {
@@ -81,7 +90,6 @@ class GibbsCompleter(VariationalCompleter):
         temperature: float | str = "auto",
         covariance: str = "full",
         effects: bool | str = "auto",
-        n_init: int = 1,
         max_iter: int = 200,
         tol: float = 1e-5,
         random_state: Any = None,
@@ -95,7 +103,6 @@ class GibbsCompleter(VariationalCompleter):
             temperature=1.0,
             covariance=covariance,
             effects=effects,
-            n_init=n_init,
             max_iter=max_iter,
             tol=tol,
             random_state=random_state,
@@ -109,7 +116,7 @@ class GibbsCompleter(VariationalCompleter):
         """The number of priors that the fit chose from: ranks, with and without effects."""
         return (self.rank + 1) * (2 if self.effects == "auto" else 1)
 
-    def _optimised(self, fitted: Observations, seed: int) -> GibbsCompleter:
+    def _optimised(self, seed: int) -> GibbsCompleter:
         return self
 
     def _rungs(self, seed: int) -> dict[str, Callable[[float], Certificate]]:
@@ -192,5 +199,14 @@ class GibbsCompleter(VariationalCompleter):
         risk = min(max(fit.objective - divergence / (temperature * n), 0.0), 1.0)
         return pac_bayes_kl(risk, divergence + math.log(self.prior_choices), n, _DELTA)
 
+    def _state(self) -> tuple[Tensors, dict[str, Any]]:
+        tensors, content = super()._state()
+        return tensors, content | {"temperature": self.temperature_}
+
+    def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
+        super()._restore(tensors, content)
+        self.temperature_ = content["temperature"]
+
     def _probability(self, mean: Array, variance: Array) -> Array:
-        return np.clip(ndtr(mean / np.sqrt(variance)), CERTAINTY, 1.0 - CERTAINTY)
+        margin = np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=variance > 0)
+        return np.clip(ndtr(margin), CERTAINTY, 1.0 - CERTAINTY)

@@ -21,6 +21,7 @@ from onebit.estimator import PairClassifier, logger
 from onebit.hierarchy import Hierarchy
 from onebit.ids import IdIndex, pair_columns
 from onebit.ladder import (
+    RANDOMISED,
     DrawnPredictor,
     draw_certificate,
     learnt_prior_certificate,
@@ -283,18 +284,30 @@ class VariationalCompleter(PairClassifier):
         return rungs | super()._rungs(seed)
 
     def certificate(
-        self, method: str, delta: float, seed: int = 0, title: str | None = None
+        self,
+        method: str,
+        delta: float,
+        seed: int = 0,
+        title: str | None = None,
+        predictor: str = RANDOMISED,
     ) -> Certificate:
         """Certify the randomised predictor of this posterior; see ``onebit.ladder``."""
         if self._answers is None:
             raise ValueError("the answers are not there any more; fit with certify=0 to keep them")
         rng = np.random.default_rng(seed)
         return posterior_certificate(
-            method, self.posterior_, self._answers.fitted, delta, rng, self.prior_choices, title,
+            method,
+            self.posterior_,
+            self._answers.fitted,
+            delta,
+            rng,
+            self.prior_choices,
+            title,
+            predictor,
             avb=getattr(self, "avb_", None),
-        )  # fmt: skip
+        )
 
-    def draw(self, random_state: Any = None) -> DrawnPredictor:
+    def draw(self, random_state: Any = None, whose: str = "") -> DrawnPredictor:
         """Draw one predictor from the posterior, with a certificate of its own.
 
         It needs no average over draws and no factor two; a second draw pays for the first one.
@@ -325,6 +338,7 @@ class VariationalCompleter(PairClassifier):
             self._answers.fitted,
             number=self._draws,
             prior_choices=self.prior_choices,
+            whose=whose,
         )
         return DrawnPredictor(drawn, self.rows_, self.columns_, self.classes_, certify)
 
@@ -367,7 +381,8 @@ class VariationalCompleter(PairClassifier):
         index, own = IdIndex.from_values((row_values, column_values)[side], SIDES[side])
         known = (self.columns_, self.rows_)[side]
         answers = Observations.from_codes(index, known, own, codes[1 - side], sign).by_row
-        added = fold_in(self.posterior_, side, answers, self._loss, self.temperature)
+        temperature = getattr(self, "temperature_", self.temperature)  # the one that a fit chose, if any
+        added = fold_in(self.posterior_, side, answers, self._loss, temperature)
         sides = list(self.posterior_.sides)
         sides[side] = sides[side].extended(added.mean, added.covariance)
         shape = (len(sides[0].mean), len(sides[1].mean))

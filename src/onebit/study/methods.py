@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ RANK = 10  # K in the paper
 HELD_OUT = 0.15
 # From this many answers on, one split is enough to choose by.
 ENOUGH = 30_000
+MOST_DOUBLINGS = 5
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,21 @@ class Method:
     """A way to complete a matrix: how to make it, and what to choose.
 
     ``grid`` gives the values tried of each parameter, the first being where the search stands; the
-    parameters are chosen one after the other, in this order.
+    parameters are chosen one after the other, in this order. Of an ``open_ended`` parameter, values are
+    doubled (or halved) beyond the grid's ends for as long as the best one lies there.
     """
 
     name: str
     make: Callable[..., PairClassifier]
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     fixed: dict[str, Any] = field(default_factory=dict)
+    open_ended: tuple[str, ...] = ()
+
+    @property
+    def signature(self) -> str:
+        """A digest of what this method is: results of another one do not compare."""
+        parts = (self.make.__name__, self.grid, self.fixed, self.open_ended, HELD_OUT, ENOUGH)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
 
     def fit(
         self, pairs: NDArray[Any], answers: NDArray[Any], seed: int, splits: int, calibrate: bool
@@ -69,6 +79,13 @@ class Method:
         choice = {name: values[0] for name, values in self.grid.items()}
         for name, values in self.grid.items():
             choice = min(({**choice, name: value} for value in values), key=error)
+            if name in self.open_ended and choice[name] in (min(values), max(values)):
+                factor = 2.0 if choice[name] == max(values) else 0.5
+                for _ in range(MOST_DOUBLINGS):
+                    further = {**choice, name: choice[name] * factor}
+                    if error(further) >= error(choice):
+                        break
+                    choice = further
         return choice
 
     def _error(
@@ -114,7 +131,12 @@ METHODS = {
             method="paper",
             max_iter=300,
         ),
-        Method("freq. Logit", NuclearNormCompleter, {"rank": (1.0, 0.25, 0.5, 2.0, 4.0)}),
+        Method(
+            "freq. Logit",
+            NuclearNormCompleter,
+            {"rank": (1.0, 0.25, 0.5, 2.0, 4.0)},
+            open_ended=("rank",),
+        ),
         _bayes(
             "engine hinge",
             HingeCompleter,

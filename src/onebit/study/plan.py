@@ -36,6 +36,7 @@ class Task:
     shape: tuple[int, int] = (0, 0)
     density: float = 0.0
     flip: float = 0.0
+    signature: str = ""
 
     def run(self, movielens: str | None = None) -> dict[str, Any]:
         """Do the work; return the figures as plain values."""
@@ -91,7 +92,7 @@ class Plan:
     --------
     >>> from onebit.study import Plan
     >>> len(Plan(seeds=2, figure_seeds=1, movielens_splits=0).tasks())
-    276
+    308
     """
 
     seeds: int = 20
@@ -134,7 +135,8 @@ class Plan:
     def _world(self, name: str, rank: int, flip: float, seed: int) -> Iterator[Task]:
         common = {"rank": rank, "shape": self.shape, "density": self.density, "flip": flip}
         for method in self.methods:
-            yield Task(name, method, seed, self.splits, **common)  # type: ignore[arg-type]
+            signature = METHODS[method].signature
+            yield Task(name, method, seed, self.splits, **common, signature=signature)  # type: ignore[arg-type]
         if name in WITH_ORACLE:
             yield Task(name, ORACLE, seed, 0, **common)  # type: ignore[arg-type]
 
@@ -154,7 +156,7 @@ class Plan:
     def _movielens(self) -> Iterator[Task]:
         for seed in range(self.movielens_splits):
             for method in self.methods:
-                yield Task(MOVIELENS, method, seed, self.splits)
+                yield Task(MOVIELENS, method, seed, self.splits, signature=METHODS[method].signature)
 
 
 def task_from(content: dict[str, Any]) -> Task:

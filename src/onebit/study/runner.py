@@ -53,10 +53,10 @@ def run(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / RESULTS
+        mend(path)
         results = read_results(path)
         if not path.exists() or path.stat().st_size == 0:
             path.write_text(json.dumps({"format": FORMAT, "version": VERSION}) + "\n", encoding="utf-8")
-        mend(path)
     except OSError as error:
         raise StudyError(f"cannot write to {folder}: {error}") from error
     tasks = plan.tasks()
@@ -66,23 +66,35 @@ def run(
 
         load_movielens_100k(movielens)  # once, here: the processes then find it
     done = len(tasks) - len(missing)
+    failed: list[str] = []
     with (
         path.open("a", encoding="utf-8") as file,
         joblib.parallel_config("loky", inner_max_num_threads=1),
     ):
         work = joblib.Parallel(n_jobs=thread_count(n_jobs), return_as="generator_unordered")
         for task, result in work(joblib.delayed(_run)(task, movielens) for task in missing):
+            if isinstance(result, str):
+                failed.append(f"{task}: {result}")
+                continue
             file.write(json.dumps({"task": as_json(task), "result": result}) + "\n")
             file.flush()
             results[task] = result
             done += 1
             if tell is not None:
                 tell(done, len(tasks), task)
+    if failed:
+        raise StudyError(
+            f"{len(failed)} of {len(tasks)} tasks failed; the others are kept. The first: {failed[0]}"
+        )
     return {task: results[task] for task in tasks}
 
 
-def _run(task: Task, movielens: str | None) -> tuple[Task, dict[str, Any]]:
-    return task, task.run(movielens)
+def _run(task: Task, movielens: str | None) -> tuple[Task, dict[str, Any] | str]:
+    """Run a task; one that fails is no reason to lose the others, so its error is returned."""
+    try:
+        return task, task.run(movielens)
+    except Exception as error:
+        return task, f"{type(error).__name__}: {error}"
 
 
 def read_results(path: Path) -> Results:
@@ -114,6 +126,8 @@ def read_results(path: Path) -> Results:
 
 def mend(path: Path) -> None:
     """Cut an unfinished last line off, so that the next one starts on a line of its own."""
+    if not path.exists():
+        return
     content = path.read_bytes()
     end = content.rfind(b"\n") + 1
     if end < len(content):
