@@ -354,8 +354,8 @@ def main() -> None:
         coverage_table(lines),
         f"## Tightness: delta = 0.05, {options.seeds} seeds (MovieLens 100k: {options.splits} splits)",
         "200 x 200, rank 3, 8,000 answers; each rung by itself, mean ± standard error, and in brackets "
-        "what our first prototype reached (its draws in simulated worlds: of a posterior on a sphere). On "
-        "MovieLens the rungs without a standard error are of one split.",
+        "what our first prototype reached (its draws in simulated worlds: of a posterior on a sphere). "
+        "On MovieLens the rungs without a standard error are of one split.",
         markdown(["rung", "A1", "A2", "B1", "MovieLens 100k"], rows),
     ]
     if "ML" in means.index:
