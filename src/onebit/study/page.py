@@ -29,6 +29,29 @@ LEGEND = (
 )
 
 
+EXPLANATION = """## Where the differences come from
+
+- *Single runs.* The paper prints one run a cell; a cell of ours is a mean. In the noisy worlds (A3,
+  B3) single runs differ by a point or more, and several printed figures are below what the oracle
+  reaches on the mean.
+- *Type A, and what the paper's bound does there.* Its bound holds `|L| s_R + |R| s_L`, a sum of
+  absolute values along the axes, which pulls coordinates to zero one by one. In type A every column
+  of the matrix is a copy of one of a few columns: factors along the axes with a single coordinate a
+  column are the truth. The engine's bound sees only the moments of the scores, which no rotation of
+  the factors changes, and so cannot prefer the axes. A Student prior on the columns' coordinates
+  (`sparse="columns"`) can, after a rotation to simple structure; AutoCompleter and the engine's
+  columns above may choose it, and come near the oracle on A2 and on A3 of rank 3.
+- *A3 of rank 5* is at the edge of what can be learnt: which columns survive the start decides, and
+  neither the paper's start nor its step sizes are printed. Ours lose to the printed HL there; the
+  sparse prior, with which AutoCompleter starts from the engine's optimum, makes up for it.
+- *Logit* is held at the likelihood (`lambda = n`), as the paper has it; only its prior is tuned.
+- *Algorithm 1 as run here.* It starts from a spectral start, not at random (from which it often
+  falls into `L = R = 0`), and takes steps that are implicit in the prior and the absolute values;
+  this, and a temperature (`lambda / n`) chosen up to 4, is why HL errs less on B1 than printed.
+- *Probabilities.* HL has none of its own: on MovieLens its scores are calibrated on held-out
+  answers."""
+
+
 def as_frame(results: Results) -> pd.DataFrame:
     """Return the results as a table, a line a task."""
     return pd.DataFrame([asdict(task) | result for task, result in results.items()])
@@ -59,6 +82,7 @@ def write_page(
             _simulated_table(table, rank),
             *_reading(table, rank),
         ]
+    parts.append(EXPLANATION)
     noise = simulated[(simulated["data"] == NOISE_WORLD) & (simulated["rank"] == NOISE_RANK)]
     noise = noise[(noise["seed"] < plan.figure_seeds) & noise["flip"].isin(plan.flips)]
     if len(noise):
