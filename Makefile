@@ -23,7 +23,7 @@ lint: install
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 study: install
 	$(BIN)/onebit study --output docs $(if $(MOVIELENS),--movielens $(MOVIELENS))

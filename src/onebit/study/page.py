@@ -43,7 +43,7 @@ EXPLANATION = """## Where the differences come from
   columns above may choose it, and come near the oracle on A2 and on A3 of rank 3.
 - *A3 of rank 5* is at the edge of what can be learnt: which columns survive the start decides, and
   neither the paper's start nor its step sizes are printed. Ours lose to the printed HL there; the
-  sparse prior, with which AutoCompleter starts from the engine's optimum, makes up for it.
+  sparse prior, with which AutoCompleter starts from the engine's optimum, makes up for most of it.
 - *Logit* is held at the likelihood (`lambda = n`), as the paper has it; only its prior is tuned.
 - *Algorithm 1 as run here.* It starts from a spectral start, not at random (from which it often
   falls into `L = R = 0`), and takes steps that are implicit in the prior and the absolute values;
