@@ -1,7 +1,7 @@
 """How often the certificates hold, and how tight they are.
 
     make bench-certificates              # everything, some twenty minutes on two cores
-    python benchmarks/certificates.py --worlds 640 --data FOLDER --output docs/coverage.md
+    python benchmarks/certificates.py --worlds 520 --data FOLDER --output docs/coverage.md
 
 *Coverage.* In small worlds whose risk is known, every kind of certificate is issued at delta = 0.05 and
 at delta = 0.2, and compared with the true risk of the predictor that it speaks of: a fresh entry, drawn
@@ -206,14 +206,17 @@ def _progressive(world, delta, seed, distinct):
 def coverage_table(lines: pd.DataFrame) -> str:
     rows = []
     for (method, delta), group in lines.groupby(["method", "delta"], sort=False):
-        held = float((group["bound"] >= group["risk"] - 1e-12).mean())
-        allowed = 3 * math.sqrt(delta * (1 - delta) / len(group))
-        verdict = "holds" if held >= 1 - delta - allowed else "**caught**"
-        slack = group["bound"] - group["risk"]
-        rows.append(
-            [method, f"{delta:g}", str(len(group)), f"{held:.3f}", f"{slack.mean():.3f}", verdict]
-        )
-    return markdown(["certificate", "delta", "worlds", "held in", "mean slack", "verdict"], rows)
+        noisy = group["world"].isin(("A2", "B2"))
+        cells, holds = [], True
+        # Without noise a risk of zero always holds; a fault must show where there is some.
+        for part in (group[~noisy], group[noisy]):
+            held = float((part["bound"] >= part["risk"] - 1e-12).mean())
+            holds &= held >= 1 - delta - 3 * math.sqrt(delta * (1 - delta) / len(part))
+            cells.append(f"{held:.3f} of {len(part)}")
+        slack = (group["bound"] - group["risk"]).mean()
+        rows.append([method, f"{delta:g}", *cells, f"{slack:.3f}", "holds" if holds else "**caught**"])
+    header = ["certificate", "delta", "held in (A1, B1)", "held in (A2, B2)", "mean slack", "verdict"]
+    return markdown(header, rows)
 
 
 def markdown(header, rows):
@@ -305,7 +308,7 @@ def kept(folder, name, make):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--worlds", type=int, default=640, help="small worlds")
+    parser.add_argument("--worlds", type=int, default=520, help="small worlds")
     parser.add_argument("--keep", type=Path, default=None, help="folder to keep, and find, results in")
     parser.add_argument("--seeds", type=int, default=3, help="large worlds of each kind")
     parser.add_argument("--splits", type=int, default=5, help="splits of MovieLens 100k")
