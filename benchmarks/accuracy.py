@@ -22,6 +22,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
 from onebit import AutoCompleter, HingeCompleter, LogisticCompleter, simulate
+from onebit.datasets import load_movielens_100k
+from onebit.study.page import markdown
 
 Makers = dict[str, Callable[[int], object]]
 
@@ -53,11 +55,6 @@ def summary(values: Iterable[float], scale: float = 1.0, digits: int = 2) -> str
     return f"{values.mean():.{digits}f} ± {error:.{digits}f}"
 
 
-def table(header: list[str], lines: list[list[str]]) -> str:
-    rows = [header, ["---"] * len(header), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
 def simulated(seeds: int, say: Callable[[str], None]) -> str:
     lines = []
     for name in simulate.WORLDS:
@@ -72,12 +69,7 @@ def simulated(seeds: int, say: Callable[[str], None]) -> str:
             found = f"{sum(rank == 3 for rank in ranks)} of {seeds}"
             lines.append([name, method, summary(errors, 100), f"<= {goal}" if goal else "", found])
             say(f"{name} {method}: {lines[-1][2]} % ({time.perf_counter() - begin:.0f} s)")
-    return table(["world (rank 3)", "method", "error %", "goal", "rank 3 found"], lines)
-
-
-def movielens(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    ratings = np.loadtxt(path, dtype=int)
-    return ratings[:, :2], np.where(ratings[:, 2] > 3.5, 1, -1)
+    return markdown(["world (rank 3)", "method", "error %", "goal", "rank 3 found"], lines)
 
 
 def parquet(path: Path) -> tuple[pd.DataFrame, np.ndarray]:
@@ -109,7 +101,7 @@ def real(pairs, answers, held_out: int, splits: int, makers: Makers, say) -> str
             ]
         )
         say(f"{method}: {lines[-1][1]} %, log-loss {lines[-1][2]}")
-    return table(["model", "accuracy %", "log-loss", "rank (median)", "seconds"], lines)
+    return markdown(["model", "accuracy %", "log-loss", "rank (median)", "seconds"], lines)
 
 
 def main() -> None:
@@ -134,9 +126,9 @@ def main() -> None:
     ]
     if arguments.data and (arguments.data / "ml-100k" / "u.data").is_file():
         say("MovieLens 100k")
-        pairs, answers = movielens(arguments.data / "ml-100k" / "u.data")
+        data = load_movielens_100k(arguments.data)
         page.append(f"## MovieLens 100k: like = rating > 3.5, 95,000 / 5,000, {arguments.splits} splits")
-        page.append(real(pairs, answers, 5000, arguments.splits, MOVIELENS, say))
+        page.append(real(data.pairs, data.answers, 5000, arguments.splits, MOVIELENS, say))
     for path in sorted(arguments.data.glob("*.parquet")) if arguments.data else []:
         say(path.stem)
         pairs, answers = parquet(path)

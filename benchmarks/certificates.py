@@ -36,6 +36,7 @@ from onebit import (
 from onebit.bounds import binomial_upper_bound, kl_inverse, pac_bayes_kl
 from onebit.certificates import SHARES
 from onebit.datasets import load_movielens_100k
+from onebit.study.page import markdown
 
 DELTAS = (0.05, 0.2)
 WORLDS = ("A1", "A2", "B1", "B2")
@@ -217,10 +218,6 @@ def coverage_table(lines: pd.DataFrame) -> str:
         rows.append([method, f"{delta:g}", *cells, f"{slack:.3f}", "holds" if holds else "**caught**"])
     header = ["certificate", "delta", "held in (A1, B1)", "held in (A2, B2)", "mean slack", "verdict"]
     return markdown(header, rows)
-
-
-def markdown(header, rows):
-    return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
 
 
 PROTOTYPE = {

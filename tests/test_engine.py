@@ -217,11 +217,12 @@ def test_one_update_is_the_formula_for_every_rank(rank, full):
     hierarchy = setting(seen, (True, True), InverseGamma(1.0, 1.5), rank)
     side = Side(left, hierarchy, 0)
     hyper = hierarchy.update((side.sums(), Side(right, hierarchy, 1).sums()), None)
-    precision, linear = (part[0] for part in hierarchy.precision_and_linear(0, hyper, left.mean))
+    prior = hierarchy.precision_and_linear(0, hyper, side.sums())
+    precision, linear = (part[0] for part in prior)
     total = side.pass_over(
         seen.by_row,
         gather_table(right, True),
-        hyper,
+        prior,
         temperature,
         LOGISTIC,
         Threads(1, None),

@@ -67,11 +67,10 @@ def study(
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes; -1 uses all cores.")] = -1,
 ) -> None:
-    r"""Redo the paper's tables and figure, our methods beside its own.
+    """Redo the paper's tables and figure, our methods beside its own.
 
     Stop it whenever you like: the same command goes on where it stopped.
 
-    \b
     Examples:
       onebit study --quick -o small
       onebit study -o study --movielens ~/data/ml-100k

@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -291,11 +291,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         rows, columns = everything.shape
         fitted = self._answers.fitted.by_row
         known = np.unique(fitted.owners() * np.int64(columns) + fitted.index)
-        every = np.arange(columns, dtype=np.int32)
-        block = max(1, 2_000_000 // columns)
-        for begin in range(0, rows, block):
-            codes = np.arange(begin, min(begin + block, rows), dtype=np.int32)
-            pair = (np.repeat(codes, columns), np.tile(every, len(codes)))
+        for _, pair in _blocks(rows, columns):
             signs = [np.sign(model._score_moments(*pair)[0]) for model in (self, second)]
             wrong = (signs[0] != signs[1]) | (signs[1] == 0)
             differ += int(wrong.sum())
@@ -368,16 +364,13 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 f"{available / 2**30:.1f} GiB are free; predict the pairs that you need instead"
             )
         filled = np.empty((rows, columns), dtype=self.classes_.dtype if output == "answer" else float)
-        every = np.arange(columns, dtype=np.int32)
-        block = max(1, 2_000_000 // max(columns, 1))
-        for begin in range(0, rows, block):
-            codes = np.arange(begin, min(begin + block, rows), dtype=np.int32)
-            mean, variance = self._score_moments(np.repeat(codes, columns), np.tile(every, len(codes)))
+        for codes, pair in _blocks(rows, columns):
+            mean, variance = self._score_moments(*pair)
             if output == "answer":
                 values = self.classes_[(mean > 0).astype(int)]
             else:
                 values = mean if output == "score" else self._probability(mean, variance)
-            filled[begin : begin + len(codes)] = values.reshape(len(codes), columns)
+            filled[codes] = values.reshape(len(codes), columns)
         return pd.DataFrame(filled, index=self.rows_.labels, columns=self.columns_.labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -397,6 +390,18 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         tags.input_tags.string = True
         tags.target_tags.required = False
         return tags
+
+
+Codes = NDArray[np.int32]
+
+
+def _blocks(rows: int, columns: int) -> Iterator[tuple[Codes, tuple[Codes, Codes]]]:
+    """Walk over a whole table: row codes, and the pairs of codes of all their entries, row by row."""
+    every = np.arange(columns, dtype=np.int32)
+    block = max(1, 2_000_000 // max(columns, 1))
+    for begin in range(0, rows, block):
+        codes = np.arange(begin, min(begin + block, rows), dtype=np.int32)
+        yield codes, (np.repeat(codes, columns), np.tile(every, len(codes)))
 
 
 def observations_of(X: Any, y: Any, sample_weight: ArrayLike | None) -> Observations:

@@ -140,7 +140,7 @@ class Hierarchy:
         )
 
     def precision_and_linear(
-        self, side: int, hyper: HyperPosterior, second_moment: Array
+        self, side: int, hyper: HyperPosterior, sums: SideSums
     ) -> tuple[Array, Array]:
         """Return the prior's precision and linear term of the coordinates.
 
@@ -156,9 +156,9 @@ class Hierarchy:
                 linear[self.rank] = effect.inverse[0] * hyper.intercept_mean
         if side != self.sparse:
             return precision[None, :], linear[None, :]
-        own = np.tile(precision, (len(second_moment), 1))
-        own[:, : self.rank] *= self.local_precision(second_moment[:, : self.rank], hyper)
-        return own, np.tile(linear, (len(second_moment), 1))
+        own = np.tile(precision, (sums.size, 1))
+        own[:, : self.rank] *= self.local_precision(sums.coordinates, hyper)
+        return own, np.tile(linear, (sums.size, 1))
 
     def local_precision(self, coordinates: Array, hyper: HyperPosterior) -> Array:
         """Return ``E[1 / psi]`` of each coordinate of the sparse side from its second moment."""

@@ -64,7 +64,7 @@ class LearntPrior:
         return hyper
 
     def precision_and_linear(
-        self, side: int, hyper: HyperPosterior, second_moment: Array
+        self, side: int, hyper: HyperPosterior, sums: LearntSums
     ) -> tuple[Array, Array]:
         """Return the prior's precision and linear term, one line a row (or column)."""
         precision = 1.0 / self.variances[side]

@@ -14,8 +14,8 @@ from scipy.special import ndtr
 from onebit.bounds import pac_bayes_kl
 from onebit.calibration import CERTAINTY
 from onebit.certificates import Certificate
-from onebit.engine.coordinate import Callback, Fit, minimise
-from onebit.engine.start import Start, spectral_start
+from onebit.engine.coordinate import Callback, Fit
+from onebit.engine.start import spectral_start
 from onebit.hierarchy import Hierarchy
 from onebit.losses import GIBBS, HINGE
 from onebit.observations import Observations
@@ -138,23 +138,15 @@ class GibbsCompleter(VariationalCompleter):
         if self.temperature != "auto" and isinstance(self.temperature, str):
             raise ValueError(f'temperature must be a positive number or "auto", got {self.temperature!r}')
         largest = self._hierarchy(observations)
-        first = self._fit_from(
-            observations, largest, spectral_start(observations, largest, rng), HINGE, pool, callback
-        )
-        found = first.posterior.effective_rank
+        found = self._hinge_fit(observations, largest, rng, pool, callback).effective_rank
         grid = _TEMPERATURES if self.temperature == "auto" else (float(self.temperature),)
         best: tuple[float, Fit, float] | None = None
         for hierarchy in self._candidates(largest, found):
-            begin: Start | Posterior = self._fit_from(
-                observations,
-                hierarchy,
-                spectral_start(observations, hierarchy, rng),
-                HINGE,
-                pool,
-                callback,
-            ).posterior
+            begin = self._hinge_fit(observations, hierarchy, rng, pool, callback)
             for temperature in grid:
-                fit = self._fit_from(observations, hierarchy, begin, GIBBS, pool, callback, temperature)
+                fit = self._minimise(
+                    observations, hierarchy, begin, pool, callback, temperature=temperature
+                )
                 begin = fit.posterior
                 bound = self._bound(fit, observations.n, temperature)
                 if best is None or bound < best[0]:
@@ -172,27 +164,18 @@ class GibbsCompleter(VariationalCompleter):
             if rank or with_effects or len(structures) == 1
         ]
 
-    def _fit_from(
+    def _hinge_fit(
         self,
         observations: Observations,
         hierarchy: Hierarchy,
-        start: Start | Posterior,
-        loss: Any,
+        rng: np.random.Generator,
         pool: Threads,
         callback: Callback | None,
-        temperature: float = _START_TEMPERATURE,
-    ) -> Fit:
-        return minimise(
-            observations,
-            hierarchy,
-            loss,
-            start,
-            full=self._is_full(),
-            temperature=temperature,
-            schedule=self._schedule(),
-            pool=pool,
-            callback=callback,
-        )
+    ) -> Posterior:
+        """Return where the Gibbs loss starts from, which has no convex start of its own."""
+        start = spectral_start(observations, hierarchy, rng)
+        fit = self._minimise(observations, hierarchy, start, pool, callback, HINGE, _START_TEMPERATURE)
+        return fit.posterior
 
     def _bound(self, fit: Fit, n: int, temperature: float) -> float:
         divergence = fit.posterior.kl

@@ -200,20 +200,34 @@ class VariationalCompleter(PairClassifier):
         callback: Callback | None,
     ) -> tuple[Fit, dict[str, Any]]:
         """Descend from one start; return the fit and what else was found, as attributes to set."""
-        descend = partial(
-            minimise,
+        if hierarchy.sparse is not None and isinstance(start, Start):
+            # Which axes to be sparse along shows only once the factors are there.
+            dense = replace(hierarchy, sparse=None)
+            start = self._minimise(observations, dense, start, pool, callback).posterior
+        return self._minimise(observations, hierarchy, start, pool, callback), {}
+
+    def _minimise(
+        self,
+        observations: Observations,
+        hierarchy: Hierarchy,
+        start: Start | Posterior,
+        pool: Threads,
+        callback: Callback | None,
+        loss: Loss | None = None,
+        temperature: float | None = None,
+    ) -> Fit:
+        """Run the engine with this completer's settings, or with another loss and temperature."""
+        return minimise(
             observations,
-            loss=self._loss,
+            hierarchy,
+            loss or self._loss,
+            start,
             full=self._is_full(),
-            temperature=self.temperature,
+            temperature=self.temperature if temperature is None else temperature,
             schedule=self._schedule(),
             pool=pool,
             callback=callback,
         )
-        if hierarchy.sparse is not None and isinstance(start, Start):
-            # Which axes to be sparse along shows only once the factors are there.
-            start = descend(replace(hierarchy, sparse=None), start=start).posterior
-        return descend(hierarchy, start=start), {}
 
     def _store(self, fit: Fit, found: dict[str, Any]) -> None:
         for name, value in found.items():

@@ -111,15 +111,13 @@ class Side:
         self,
         view: View,
         other: NDArray[np.float32],
-        hyper: HyperPosterior,
+        prior: tuple[Array, Array],
         temperature: float,
         loss: Loss,
         pool: Threads,
         solve: bool = True,
     ) -> float:
         """Update every row of this side (unless ``solve`` is off); return the loss before."""
-        second_moment = self.mean**2 + self.variance()
-        prior = self.hierarchy.precision_and_linear(self.side, hyper, second_moment)
 
         def task(begin: int, end: int) -> None:
             kernels.update(
@@ -212,8 +210,10 @@ def minimise(
     n_iter = 0
 
     def objective_of(k: int, solve: bool) -> float:
-        divergence = hierarchy.kl(sums(), hyper)
-        loss_sum = sides[k].pass_over(views[k], sides[1 - k].table, hyper, temperature, loss, pool, solve)
+        present = sums()
+        divergence = hierarchy.kl(present, hyper)
+        prior = hierarchy.precision_and_linear(k, hyper, present[k])
+        loss_sum = sides[k].pass_over(views[k], sides[1 - k].table, prior, temperature, loss, pool, solve)
         value = (temperature * loss_sum + divergence) / lam
         if not np.isfinite(value):
             raise FloatingPointError(

@@ -32,7 +32,8 @@ def fold_in(posterior: Posterior, side: int, view: View, loss: Loss, temperature
     pool = Threads(1, None)
     for _ in range(MAX_ROUNDS):
         before = state.mean.copy()
-        state.pass_over(view, table, posterior.hyper, temperature, loss, pool)
+        prior = hierarchy.precision_and_linear(side, posterior.hyper, state.sums())
+        state.pass_over(view, table, prior, temperature, loss, pool)
         if np.abs(state.mean - before).max(initial=0.0) <= TOLERANCE:
             break
     return state.gaussians()

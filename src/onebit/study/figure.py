@@ -24,8 +24,8 @@ _STYLES = {
 }
 
 
-def draw_noise(noise: pd.DataFrame, paths: list[Path]) -> None:
-    """Draw the figure from columns ``method``, ``flip`` and ``error``, and write it to every path."""
+def draw_noise(noise: pd.DataFrame, png: Path, svg: Path) -> None:
+    """Draw the figure from columns ``method``, ``flip`` and ``error``, and write it in both formats."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -54,6 +54,5 @@ def draw_noise(noise: pd.DataFrame, paths: list[Path]) -> None:
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
         figure.legend(loc="outside right upper", frameon=False)
-        for path in paths:
-            metadata = {"Date": None} if path.suffix == ".svg" else {}
-            figure.savefig(path, dpi=160, metadata=metadata)
+        figure.savefig(png, format="png", dpi=160)
+        figure.savefig(svg, format="svg", metadata={"Date": None})

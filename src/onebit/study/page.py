@@ -90,11 +90,7 @@ def write_page(
             written_whole(folder / "study-noise.png") as picture,
             written_whole(folder / "study-noise.svg") as vector,
         ):
-            # matplotlib goes by the suffix, which a temporary name lacks.
-            paths = [path.with_suffix(suffix) for path, suffix in ((picture, ".png"), (vector, ".svg"))]
-            draw_noise(noise, paths)
-            for made, wanted in zip(paths, (picture, vector), strict=True):
-                made.replace(wanted)
+            draw_noise(noise, png=picture, svg=vector)
         parts += [
             f"## Figure: error against noise, world {NOISE_WORLD}, rank {NOISE_RANK}, "
             f"{plan.figure_seeds} seeds",
@@ -120,7 +116,8 @@ def write_page(
     return page
 
 
-def _markdown(header: list[str], lines: Iterable[list[str]]) -> str:
+def markdown(header: list[str], lines: Iterable[list[str]]) -> str:
+    """Return a table in Markdown."""
     rows = [header, ["---"] * len(header), *lines]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
@@ -174,7 +171,7 @@ def _simulated_table(table: pd.DataFrame, rank: int) -> str:
             line.append(cell if printed is None else f"{cell} ({100 * printed:g})")
         line.append(_cell(table, world, ORACLE).text())
         lines.append(line)
-    return _markdown(["world", *present, "oracle"], lines)
+    return markdown(["world", *present, "oracle"], lines)
 
 
 def _best(table: pd.DataFrame, world: str, methods: Iterable[str]) -> float:
@@ -273,7 +270,7 @@ def _noise_table(noise: pd.DataFrame) -> str:
     for flip, group in noise.groupby("flip"):
         cells = [_column(group[group["method"] == method], "error").text() for method in present]
         lines.append([f"{float(str(flip)):.0%}", *cells])
-    return _markdown(["flipped", *present], lines)
+    return markdown(["flipped", *present], lines)
 
 
 def _reading_noise(noise: pd.DataFrame) -> list[str]:
@@ -307,7 +304,7 @@ def _movielens_table(table: pd.DataFrame) -> str:
                 f"{group['rank_found'].median():g}",
             ]
         )
-    return _markdown(
+    return markdown(
         ["method", "right, %", "printed", "log-loss", "calibration error", "rank (median)"], lines
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import joblib
 
+from onebit.datasets import load_movielens_100k
 from onebit.study.plan import MOVIELENS, Plan, Task, as_json, task_from
 from onebit.threads import thread_count
 
@@ -62,8 +63,6 @@ def run(
     tasks = plan.tasks()
     missing = [task for task in tasks if task not in results]
     if any(task.data == MOVIELENS for task in missing):
-        from onebit.datasets import load_movielens_100k
-
         load_movielens_100k(movielens)  # once, here: the processes then find it
     done = len(tasks) - len(missing)
     failed: list[str] = []
