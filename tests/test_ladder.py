@@ -15,10 +15,12 @@ from onebit import (
     Observations,
     simulate,
 )
-from onebit.bounds import pac_bayes_kl, theorem_1
+from onebit.bounds import catoni, pac_bayes_kl, theorem_1
 from onebit.certificates import Certificate
+from onebit.directions import divergence
 from onebit.engine.coordinate import Schedule, minimise
 from onebit.gibbs import gibbs_risk
+from onebit.ladder import TILTS
 from onebit.learnt import LearntPrior
 from onebit.losses import LOGISTIC
 from onebit.threads import threads
@@ -62,13 +64,22 @@ def test_the_best_is_the_hold_out_where_there_is_one_and_pac_bayes_where_not(fit
     assert certificate.bound < 0.5
 
 
-def test_pac_bayes_kl_is_its_formula(gibbs):
-    seen = gibbs._answers.fitted
-    certificate = gibbs.certify(0.05, method="pac-bayes-kl", random_state=3)
-    risk = gibbs_risk(gibbs.posterior_, seen, 0.005, np.random.default_rng(3))
-    price = gibbs.posterior_.kl + math.log(2 * 5)  # ranks 0 to 4, with and without effects
-    assert certificate.bound == pytest.approx(pac_bayes_kl(risk.upper, price, seen.n, 0.045))
-    assert certificate.terms["delta of the draws"] + certificate.terms["delta of the bound"] == 0.05
+@pytest.mark.parametrize("effects", [True, False])
+def test_pac_bayes_kl_is_its_formula(world, effects):
+    model = GibbsCompleter(4, effects=effects, temperature=1.0, random_state=0)
+    model.fit(world.pairs, world.answers, certify=0)
+    seen, rng = model._answers.fitted, np.random.default_rng(3)
+    certificate = model.certify(0.05, method="pac-bayes-kl", random_state=3)
+    price, choices, rest = model.posterior_.kl, 5, 0.045  # ranks 0 to 4
+    if not effects:  # then the lengths of rows and columns do not count
+        price = divergence(model.posterior_, seen.n, 0.005, rng).upper
+        assert price < model.posterior_.kl
+        choices, rest = 2 * choices, 0.04
+    risk = gibbs_risk(model.posterior_, seen, 0.005, rng)
+    expected = pac_bayes_kl(risk.upper, price + math.log(choices), seen.n, rest)
+    assert certificate.bound == pytest.approx(expected)
+    spent = [value for name, value in certificate.terms.items() if name.startswith("delta of")]
+    assert sum(spent) == pytest.approx(0.05)
 
 
 def test_theorem_1_of_the_papers_method_uses_its_avb(world):
@@ -265,12 +276,12 @@ def test_a_learnt_prior_pays_for_the_shares_and_the_widths_it_tried(fitted):
     certificate = fitted.certify(0.05, method="learnt-prior")
     terms = certificate.terms
     assert certificate.bound < fitted.certify(0.05, method="pac-bayes-kl").bound
-    assert terms["delta of the draws"] + terms["delta of the bound"] == pytest.approx(0.025)
-    price = terms["KL"] + math.log(3)
-    expected = pac_bayes_kl(
-        terms["at most"], price, int(terms["held-out answers"]), terms["delta of the bound"]
-    )
+    tried, share = int(terms["lambdas tried"]), terms["delta each"]
+    assert terms["delta of the draws"] + tried * share == pytest.approx(0.025)
+    price, n = terms["KL"] + math.log(3), int(terms["held-out answers"])
+    expected = min(catoni(terms["at most"], price, n, tilt * n, share) for tilt in TILTS)
     assert certificate.bound == pytest.approx(expected)
+    assert tried == len(TILTS)
     together = terms["answers that taught the prior"] + terms["held-out answers"]
     assert together == len(fitted._answers.everything.by_row.sign)
 

@@ -24,7 +24,7 @@ from onebit.posterior import Posterior
 Array = NDArray[np.float64]
 
 # Draws are taken until Hoeffding's term is this small, or this many answers have been scored.
-TARGET = 0.003
+TARGET = 0.001
 LARGEST_WORK = 50_000_000
 
 

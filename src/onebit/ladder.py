@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from onebit import directions
 from onebit.bounds import catoni, check_delta, pac_bayes_kl, theorem_1
 from onebit.certificates import IID, OUTSIDE, TIES, WHOLE, Certificate
 from onebit.engine.coordinate import Fit, Schedule, minimise
@@ -40,9 +41,10 @@ Array = NDArray[np.float64]
 MONTE_CARLO = 0.1
 # lambda / n: fixed in advance, each paying its share of delta.
 LAMBDAS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+# The same where the divergence is small or none: there the best lambda depends on the error rate alone.
+TILTS = (0.1, 0.2, 0.4, 0.8, 2.0, 10.0)
 # Progressive validation: learn on the first half, then on ever more, each time predicting the next block.
 BLOCKS = 5
-BLOCK_TILTS = (0.1, 0.3, 1.0, 3.0, 10.0)
 # The parts that may teach a prior, how much narrower than what was learnt it may be, and lambda / n of
 # the posterior.
 LEARNT_SHARES = (0.5, 0.8)
@@ -131,8 +133,20 @@ def posterior_certificate(
         Of the paper's method: its bound on the hinge risk, in place of the engine's.
     """
     check_delta(delta)
-    n, price = seen.n, posterior.kl + math.log(prior_choices)
+    n, price = seen.n, posterior.kl
     terms = {"answers": float(n), "KL": posterior.kl}
+    rest = delta
+    if not method.startswith("theorem-1"):
+        rest = (1.0 - MONTE_CARLO) * delta
+        if directions.apply_to(posterior):
+            # Signs know no lengths, the hinge does.
+            prior_choices *= 2
+            own = MONTE_CARLO * delta
+            rest -= own
+            of_directions = directions.divergence(posterior, n, own, rng)
+            price = min(price, of_directions.upper)
+            terms |= {"KL of the directions, at most": of_directions.upper, "delta of that KL": own}
+    price += math.log(prior_choices)
     if prior_choices > 1:
         terms["log of the priors chosen from"] = math.log(prior_choices)
     if method.startswith("theorem-1"):
@@ -147,7 +161,6 @@ def posterior_certificate(
             terms |= {"lambdas tried": float(len(LAMBDAS)), "delta each": share}
     else:
         risk = gibbs_risk(posterior, seen, MONTE_CARLO * delta, rng)
-        rest = (1.0 - MONTE_CARLO) * delta
         terms |= {
             "training error of a draw": risk.estimate,
             "at most": risk.upper,
@@ -180,9 +193,17 @@ def _hinge_risk(posterior: Posterior, seen: Observations) -> float:
 
 
 def draw_certificate(
-    draw: Draw, seen: Observations, delta: float, number: int, prior_choices: int = 1, whose: str = ""
+    draw: Draw,
+    seen: Observations,
+    delta: float,
+    number: int,
+    prior_choices: int = 1,
+    whose: str = "",
+    direction_log_ratio: float | None = None,
 ) -> Certificate:
     """Certify one predictor drawn once from the posterior (disintegrated: no average over draws).
+
+    ``direction_log_ratio`` is the one of its directions alone, where its signs depend on nothing else.
 
     With probability ``1 - delta`` over answers and draw, ``kl(risk, R) <= (log_ratio + log(2 sqrt(n) /
     delta)) / n`` (Rivasplata, Kuzborskij, Szepesvari and Shawe-Taylor, 2020). The k-th draw of a model
@@ -192,17 +213,19 @@ def draw_certificate(
     share = delta / (number * (number + 1))
     view = seen.by_row
     risk = float(np.mean(draw.scores(view.owners(), view.index) * view.sign <= 0))
-    price = draw.log_ratio + math.log(prior_choices)
+    price = draw.log_ratio
+    terms = {"answers": float(seen.n), "training error": risk, "log density ratio": price}
+    if direction_log_ratio is not None:
+        price = min(price, direction_log_ratio)
+        prior_choices *= 2
+        terms["log density ratio of the directions"] = direction_log_ratio
+    price += math.log(prior_choices)
+    if prior_choices > 1:
+        terms["log of the priors chosen from"] = math.log(prior_choices)
     n = seen.n
     budget = max(price + math.log(2.0 * math.sqrt(n) / share), 0.0)
     bound = pac_bayes_kl(risk, budget - math.log(2.0 * math.sqrt(n) / share), n, share)
-    terms = {
-        "answers": float(n),
-        "training error": risk,
-        "log density ratio": draw.log_ratio,
-        "draw number": float(number),
-        "delta of this draw": share,
-    }
+    terms |= {"draw number": float(number), "delta of this draw": share}
     who = f"the predictions of one predictor, drawn once from the posterior{whose}"
     return Certificate(
         bound, delta, "one draw, disintegrated PAC-Bayes-kl", who, terms, (IID, WHOLE, FIXED, TIES)
@@ -221,8 +244,32 @@ class LearntFit:
 
     posterior: Posterior
     divergence: float
-    first: int
+    first: NDArray[np.bool_]
     rest: Observations
+
+    def certificate(self, delta: float, rng: np.random.Generator) -> Certificate:
+        """Certify by Catoni's bound, which only the rest of the answers enters.
+
+        The choice among the narrower priors is paid for.
+        """
+        drawn = gibbs_risk(self.posterior, self.rest, MONTE_CARLO * delta, rng)
+        share = (1.0 - MONTE_CARLO) * delta / len(TILTS)
+        n, price = self.rest.n, self.divergence + math.log(len(NARROWER))
+        bound = min(catoni(drawn.upper, price, n, tilt * n, share) for tilt in TILTS)
+        terms = {
+            "answers that taught the prior": float(self.first.sum()),
+            "held-out answers": float(n),
+            "KL": self.divergence,
+            "log of the priors chosen from": math.log(len(NARROWER)),
+            "error of a draw on the held-out answers": drawn.estimate,
+            "at most": drawn.upper,
+            "lambdas tried": float(len(TILTS)),
+            "delta of the draws": drawn.delta,
+            "delta each": share,
+        }
+        assumptions = (IID, OUTSIDE, UNTUNED, "the part that taught the prior was chosen at random", TIES)
+        title = "PAC-Bayes, prior learnt on a part"
+        return Certificate(min(bound, 1.0), delta, title, LEARNT, terms, assumptions)
 
 
 def learnt_prior_fit(
@@ -253,7 +300,7 @@ def learnt_prior_fit(
                 risk = min(max(fit.objective - fit.divergence / (temperature * rest.n), 0.0), 1.0)
                 found.append((pac_bayes_kl(risk, fit.divergence, rest.n, 0.05), fit))
     best = min(found, key=lambda pair: pair[0])[1]
-    return LearntFit(best.posterior, best.divergence, int(first.sum()), rest)
+    return LearntFit(best.posterior, best.divergence, first, rest)
 
 
 def learnt_prior_certificate(
@@ -261,34 +308,14 @@ def learnt_prior_certificate(
 ) -> Certificate:
     """Certify a randomised predictor by a prior learnt from a part of the answers, and the others.
 
-    Only the others enter PAC-Bayes-kl. Two shares are tried, each at half of ``delta``, and the choice
-    among the narrower priors is paid for.
+    Two parts are tried, each at half of ``delta``.
     """
     check_delta(delta)
     _check_size(seen)
-    each = delta / len(LEARNT_SHARES)
-    rungs = []
-    for share in LEARNT_SHARES:
-        fit = learnt_prior_fit(model, seen, share, rng)
-        drawn = gibbs_risk(fit.posterior, fit.rest, MONTE_CARLO * each, rng)
-        remaining = (1.0 - MONTE_CARLO) * each
-        n = fit.rest.n
-        bound = pac_bayes_kl(drawn.upper, fit.divergence + math.log(len(NARROWER)), n, remaining)
-        terms = {
-            "answers that taught the prior": float(fit.first),
-            "held-out answers": float(n),
-            "KL": fit.divergence,
-            "log of the priors chosen from": math.log(len(NARROWER)),
-            "error of a draw on the held-out answers": drawn.estimate,
-            "at most": drawn.upper,
-            "shares tried": float(len(LEARNT_SHARES)),
-            "delta of the draws": drawn.delta,
-            "delta of the bound": remaining,
-        }
-        assumptions = (IID, OUTSIDE, UNTUNED, "the part that taught the prior was chosen at random", TIES)
-        title = "PAC-Bayes-kl, prior learnt on a part"
-        rungs.append(Certificate(bound, delta, title, LEARNT, terms, assumptions))
-    return min(rungs, key=lambda certificate: certificate.bound)
+    fits = [learnt_prior_fit(model, seen, share, rng) for share in LEARNT_SHARES]
+    rungs = [fit.certificate(delta / len(fits), rng) for fit in fits]
+    best = min(rungs, key=lambda certificate: certificate.bound)
+    return replace(best, delta=delta, terms={**best.terms, "shares tried": float(len(fits))})
 
 
 @dataclass(frozen=True)
@@ -352,13 +379,13 @@ def progressive_certificate(
         mean, _ = follower._score_moments(rows, columns)
         errors += int((mean * sign <= 0).sum())
         total += int(end - begin)
-    share = delta / len(BLOCK_TILTS)
-    bound = min(catoni(errors / total, 0.0, total, tilt * total, share) for tilt in BLOCK_TILTS)
+    share = delta / len(TILTS)
+    bound = min(catoni(errors / total, 0.0, total, tilt * total, share) for tilt in TILTS)
     terms = {
         "predicted answers": float(total),
         "errors": float(errors),
         "fits": float(BLOCKS),
-        "tilts tried": float(len(BLOCK_TILTS)),
+        "tilts tried": float(len(TILTS)),
         "delta each": share,
     }
     who = f"the predictions of one of {BLOCKS} successive fits, picked at random for each entry"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from onebit import directions
 from onebit.bounds import pac_bayes_kl
 from onebit.calibration import CERTAINTY
 from onebit.certificates import Certificate
@@ -30,7 +31,10 @@ Array = NDArray[np.float64]
 
 # Of the hinge posterior that the fit starts from; the optimum does not depend on it.
 _START_TEMPERATURE = 0.7
-_TEMPERATURES = (0.7, 1.0, 1.5, 2.0, 3.0, 4.0)
+# Searched from the middle outwards, as long as the bound falls.
+_MIDDLE = 1.0
+_LOWER = (0.7, 0.5, 0.35, 0.25, 0.15)
+_HIGHER = (1.5, 2.0, 3.0, 4.0, 6.0)
 # The delta at which candidates are compared; the certificate takes its own.
 _DELTA = 0.05
 
@@ -139,20 +143,47 @@ class GibbsCompleter(VariationalCompleter):
             raise ValueError(f'temperature must be a positive number or "auto", got {self.temperature!r}')
         largest = self._hierarchy(observations)
         found = self._hinge_fit(observations, largest, rng, pool, callback).effective_rank
-        grid = _TEMPERATURES if self.temperature == "auto" else (float(self.temperature),)
-        best: tuple[float, Fit, float] | None = None
-        for hierarchy in self._candidates(largest, found):
-            begin = self._hinge_fit(observations, hierarchy, rng, pool, callback)
+        tried = [
+            result
+            for hierarchy in self._candidates(largest, found)
+            for result in self._search(
+                observations,
+                hierarchy,
+                self._hinge_fit(observations, hierarchy, rng, pool, callback),
+                pool,
+                callback,
+            )
+        ]
+        _, fit, temperature = min(tried, key=lambda result: result[0])
+        return fit, {"temperature_": temperature}
+
+    def _search(
+        self,
+        observations: Observations,
+        hierarchy: Hierarchy,
+        start: Posterior,
+        pool: Threads,
+        callback: Callback | None,
+    ) -> Iterator[tuple[float, Fit, float]]:
+        """Fit at one temperature after the other, as long as the bound falls; yield bounds and fits."""
+
+        def attempt(temperature: float, begin: Posterior) -> tuple[float, Fit, float]:
+            fit = self._minimise(observations, hierarchy, begin, pool, callback, temperature=temperature)
+            return self._bound(fit, observations.n, temperature), fit, temperature
+
+        if self.temperature != "auto":
+            yield attempt(float(self.temperature), start)
+            return
+        middle = attempt(_MIDDLE, start)
+        yield middle
+        for grid in (_HIGHER, _LOWER):
+            last = middle
             for temperature in grid:
-                fit = self._minimise(
-                    observations, hierarchy, begin, pool, callback, temperature=temperature
-                )
-                begin = fit.posterior
-                bound = self._bound(fit, observations.n, temperature)
-                if best is None or bound < best[0]:
-                    best = (bound, fit, temperature)
-        assert best is not None
-        return best[1], {"temperature_": best[2]}
+                tried = attempt(temperature, last[1].posterior)
+                yield tried
+                if tried[0] >= last[0]:
+                    break
+                last = tried
 
     def _candidates(self, largest: Hierarchy, found: int) -> list[Hierarchy]:
         """Return the priors to compare: the rank found and none, with and without effects."""
@@ -180,6 +211,9 @@ class GibbsCompleter(VariationalCompleter):
     def _bound(self, fit: Fit, n: int, temperature: float) -> float:
         divergence = fit.posterior.kl
         risk = min(max(fit.objective - divergence / (temperature * n), 0.0), 1.0)
+        if directions.apply_to(fit.posterior):
+            estimate = directions.divergence(fit.posterior, n, 0.5, np.random.default_rng(0)).estimate
+            divergence = min(divergence, estimate)
         return pac_bayes_kl(risk, divergence + math.log(self.prior_choices), n, _DELTA)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:

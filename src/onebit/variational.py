@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from onebit import directions
 from onebit.certificates import Certificate
 from onebit.engine.coordinate import Callback, Fit, Progress, Schedule, minimise
 from onebit.engine.foldin import fold_in
@@ -346,6 +347,11 @@ class VariationalCompleter(PairClassifier):
         self._draws += 1
         rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         drawn = self.posterior_.sample(rng)
+        direction_log_ratio = (
+            directions.draw_log_ratio(self.posterior_, drawn.rows, drawn.columns)
+            if directions.apply_to(self.posterior_)
+            else None
+        )
         certify = partial(
             draw_certificate,
             drawn,
@@ -353,6 +359,7 @@ class VariationalCompleter(PairClassifier):
             number=self._draws,
             prior_choices=self.prior_choices,
             whose=whose,
+            direction_log_ratio=direction_log_ratio,
         )
         return DrawnPredictor(drawn, self.rows_, self.columns_, self.classes_, certify)
 
