@@ -7,6 +7,7 @@ import pytest
 
 from onebit import HingeCompleter, LogisticCompleter, Observations
 from onebit.engine.coordinate import Schedule, Side, gather_table, minimise
+from onebit.engine.kernels import STEPS
 from onebit.engine.start import spectral_start
 from onebit.hierarchy import Hierarchy
 from onebit.ids import IdIndex
@@ -249,9 +250,12 @@ def test_one_update_is_the_formula_for_every_rank(rank, full):
             expected_loss += LOGISTIC.bound(y, mean, mean**2 + variance)
             a_matrix += temperature * weight * (np.outer(x, x) + spread)
             b_vector += temperature * (slope * y * x - weight * (offset * x + cross))
-        np.testing.assert_allclose(
-            side.mean[i], np.linalg.solve(a_matrix, b_vector), rtol=2e-4, atol=2e-5
-        )
+        best = np.linalg.solve(a_matrix, b_vector)
+        if full or size <= STEPS:
+            np.testing.assert_allclose(side.mean[i], best, rtol=2e-4, atol=2e-5)
+        else:  # a few conjugate gradients go most of the way
+            before, after = (m - best for m in (means[0, i], side.mean[i]))
+            assert after @ a_matrix @ after < 0.05 * (before @ a_matrix @ before)
         covariance = np.linalg.inv(a_matrix)[lower] if full else 1 / np.diag(a_matrix)
         np.testing.assert_allclose(side.covariance[i], covariance, rtol=2e-4, atol=2e-5)
     assert total == pytest.approx(float(expected_loss), rel=1e-5)

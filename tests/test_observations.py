@@ -321,3 +321,22 @@ def test_the_order_of_the_answers_does_not_matter(rng):
     for view, twin in ((one.by_row, other.by_row), (one.by_column, other.by_column)):
         for name in ("start", "index", "sign", "weight"):
             np.testing.assert_array_equal(getattr(view, name), getattr(twin, name))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([-128, 127, 0, -128], dtype=np.int8),
+        np.array([2**64 - 1, 2**64 - 3, 2**64 - 1], dtype=np.uint64),
+        np.array([-(2**63), -(2**63) + 5], dtype=np.int64),
+        np.array([5, 5, 2**40], dtype=np.int64),
+        np.array([65535, 0, 7], dtype=np.uint16),
+    ],
+    ids=str,
+)
+def test_integers_are_coded_in_their_order_whatever_their_type(values):
+    index, codes = IdIndex.from_values(values, "row")
+    assert index.values.dtype == values.dtype
+    np.testing.assert_array_equal(index.values, np.unique(values))
+    np.testing.assert_array_equal(index.values[codes], values)
+    np.testing.assert_array_equal(index.encode(values), codes)

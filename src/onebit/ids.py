@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 
 Codes = NDArray[np.int32]
 
+# Integers whose range is at most this, or a few times their number, are coded by counting.
+SMALL_RANGE = 1_000_000
+BLOCK = 1_000_000
+
 # What pandas infers of a column of ids, as kinds that a person would tell apart.
 _KINDS = {
     "integer": "number",
@@ -119,6 +123,9 @@ class IdIndex:
         """Return the index of the distinct ids in ``values`` and the code of each value."""
         name = getattr(values, "name", None)
         values = _plain(values)
+        dense = _dense_codes(values)
+        if dense is not None:
+            return cls(dense[0].rename(name), side), dense[1]
         try:
             codes, uniques = pd.factorize(values)
         except TypeError:
@@ -184,6 +191,31 @@ class IdIndex:
     def extended(self, new: pd.Index) -> IdIndex:
         """Return an index with ``new`` ids appended after the known ones."""
         return IdIndex(self._index.append(new), self.side)
+
+
+def _dense_codes(values: Any) -> tuple[pd.Index, Codes] | None:
+    """Return index and codes of integers that lie close together, by counting; None for other ids."""
+    if isinstance(values, pd.Series):
+        values = values.array
+    if not isinstance(getattr(values, "dtype", None), np.dtype) or values.dtype.kind not in "iu":
+        return None
+    array = np.asarray(values)
+    if len(array) == 0:
+        return None
+    low, high = int(array.min()), int(array.max())
+    if high - low >= max(4 * len(array), SMALL_RANGE):
+        return None
+    wide = np.uint64 if array.dtype == np.uint64 else np.int64  # narrow types would overflow
+    present = np.zeros(high - low + 1, dtype=bool)
+    codes = np.empty(len(array), dtype=np.int32)
+    blocks = [slice(begin, begin + BLOCK) for begin in range(0, len(array), BLOCK)]
+    for block in blocks:
+        present[array[block].astype(wide) - wide(low)] = True
+    rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
+    for block in blocks:
+        codes[block] = rank[array[block].astype(wide) - wide(low)]
+    distinct = (np.flatnonzero(present).astype(wide) + wide(low)).astype(array.dtype)
+    return pd.Index(distinct), codes
 
 
 def _kind(index: pd.Index) -> str | None:

@@ -44,6 +44,11 @@ class View:
         """The number of answers of each row (or column)."""
         return np.diff(self.start)
 
+    def freeze(self) -> None:
+        """Let nobody write to the arrays from here on."""
+        for array in (self.start, self.index, self.sign, self.weight):
+            array.setflags(write=False)
+
     def owners(self) -> NDArray[np.int32]:
         """Return, for each observation, the row (or column) that it belongs to."""
         return np.repeat(np.arange(self.size, dtype=np.int32), self.counts)
@@ -58,33 +63,43 @@ class Entries(NamedTuple):
     weight: NDArray[np.float32] | None
 
 
-@numba.njit(cache=True)
-def _counting_sort(owner, size, start, order):
-    """Fill ``start`` and the stable sorting permutation ``order`` of ``owner``, in O(n)."""
-    for k in range(len(owner)):
-        start[owner[k] + 1] += 1
-    for i in range(size):
-        start[i + 1] += start[i]
-    cursor = start[:-1].copy()
-    for k in range(len(owner)):
-        order[cursor[owner[k]]] = k
-        cursor[owner[k]] += 1
+@numba.njit(cache=True, nogil=True)
+def _sort_loose(owner, other, sign, weight, cursor, index, signs, weights):
+    """Write the answers owner by owner, negative ones first, otherwise in the order they came.
+
+    ``cursor[i]`` is where the answers of owner ``i`` begin; it moves to where they end.
+    """
+    for wanted in (-1, 1):
+        for k in range(len(owner)):
+            if sign[k] == wanted:
+                at = cursor[owner[k]]
+                cursor[owner[k]] = at + 1
+                index[at], signs[at] = other[k], wanted
+                if len(weight):
+                    weights[at] = weight[k]
 
 
-def _sorted_view(
-    owner: NDArray[np.int32],
-    other: NDArray[np.int32],
-    sign: NDArray[np.int8],
-    weight: NDArray[np.float32],
-    size: int,
-) -> View:
+@numba.njit(cache=True, nogil=True)
+def _turn(start, index, sign, weight, cursor, turned_index, turned_sign, turned_weight):
+    """Write a view the other way round: the answers of every row as answers of every column."""
+    for i in range(len(start) - 1):
+        for k in range(start[i], start[i + 1]):
+            at = cursor[index[k]]
+            cursor[index[k]] = at + 1
+            turned_index[at], turned_sign[at] = i, sign[k]
+            if len(weight):
+                turned_weight[at] = weight[k]
+
+
+def _starts(owner: NDArray[np.int32], size: int) -> NDArray[np.int64]:
     start = np.zeros(size + 1, dtype=np.int64)
-    order = np.empty(len(owner), dtype=np.int64)
-    _counting_sort(owner, size, start, order)
-    arrays = (start, other[order], sign[order], weight[order] if len(weight) else weight)
-    for array in arrays:
-        array.setflags(write=False)
-    return View(*arrays)
+    np.cumsum(np.bincount(owner, minlength=size), out=start[1:])
+    return start
+
+
+def _empty_view(start: NDArray[np.int64], weight: NDArray[np.float32]) -> View:
+    n = int(start[-1])
+    return View(start, np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int8), np.empty_like(weight))
 
 
 @dataclass(frozen=True)
@@ -154,16 +169,26 @@ class Observations:
             weight = np.empty(0, dtype=np.float32)
         row_codes = np.ascontiguousarray(row_codes, dtype=np.int32)
         column_codes = np.ascontiguousarray(column_codes, dtype=np.int32)
+        if len(weight):
+            order = np.argsort(weight, kind="stable")
+            row_codes, column_codes, sign = row_codes[order], column_codes[order], sign[order]
+            weight = weight[order]
         # Each stable sort keeps the order of the one before: rows list their columns in order, columns
         # their rows, and repeats of one entry their answers, so that results do not depend on the
-        # order in which answers came.
-        order = np.argsort(weight, kind="stable") if len(weight) else np.arange(len(sign))
-        order = np.concatenate([order[sign[order] < 0], order[sign[order] > 0]])
-        row_codes, column_codes, sign = row_codes[order], column_codes[order], sign[order]
-        weight = weight[order] if len(weight) else weight
-        loose = _sorted_view(column_codes, row_codes, sign, weight, len(columns))
-        by_row = _sorted_view(loose.index, loose.owners(), loose.sign, loose.weight, len(rows))
-        by_column = _sorted_view(by_row.index, by_row.owners(), by_row.sign, by_row.weight, len(columns))
+        # order in which answers came. The first view by columns is only a step, and overwritten.
+        by_row = _empty_view(_starts(row_codes, len(rows)), weight)
+        by_column = _empty_view(_starts(column_codes, len(columns)), weight)
+        _sort_loose(
+            column_codes, row_codes, sign, weight, by_column.start[:-1].copy(), by_column.index,
+            by_column.sign, by_column.weight,
+        )  # fmt: skip
+        for view, turned in ((by_column, by_row), (by_row, by_column)):
+            _turn(
+                view.start, view.index, view.sign, view.weight, turned.start[:-1].copy(), turned.index,
+                turned.sign, turned.weight,
+            )  # fmt: skip
+        for view in (by_row, by_column):
+            view.freeze()
         return cls(rows, columns, by_row, by_column, np.array([-1, 1]) if classes is None else classes)
 
     @classmethod
@@ -283,7 +308,8 @@ def signs(
             f"answers must be numbers or booleans ({{-1, 1}}, {{0, 1}} or True and False), got such as "
             f"{str(example)!r}; turn words into answers by comparing, for example answers == 'yes'"
         )
-    bad = ~np.isin(values, (-1, 0, 1))
+    ones, zeros, minus = values == 1, values == 0, values == -1
+    bad = ~(ones | zeros | minus)
     if bad.any():
         position = int(np.argmax(bad))
         if np.isnan(values[position]):
@@ -292,15 +318,15 @@ def signs(
             f"answer {values[position]} at {where(position)} is none of {{-1, 1}}, {{0, 1}}; "
             "turn ratings into answers first, for example ratings > 3.5"
         )
-    has_zero, has_minus = bool((values == 0).any()), bool((values == -1).any())
+    has_zero, has_minus = bool(zeros.any()), bool(minus.any())
     if has_zero and has_minus:
-        position = int(np.argmax(values == 0))
+        position = int(np.argmax(zeros))
         raise ValueError(
             f"answers hold three values, -1, 0 and 1 (a 0 at {where(position)}); write blanks by "
             "leaving the pair out, and answers as {-1, 1} or {0, 1}"
         )
     classes = np.array([-1 if has_minus else 0, 1], dtype=values.dtype)
-    return np.where(values == 1, 1, -1).astype(np.int8), classes
+    return 2 * ones.view(np.int8) - np.int8(1), classes
 
 
 def _floats(values: NDArray[Any]) -> NDArray[np.float64]:

@@ -118,12 +118,13 @@ class Side:
         solve: bool = True,
     ) -> float:
         """Update every row of this side (unless ``solve`` is off); return the loss before."""
+        update = kernels.update_full if self.full else kernels.update_diagonal
 
         def task(begin: int, end: int) -> None:
-            kernels.update(
+            update(
                 begin, end, view.start, view.index, view.sign, view.weight, other, self.table,
                 self.mean, self.covariance, self.log_determinant, self.loss, *prior, temperature,
-                loss.code, self.has_effect, self.full, solve,
+                loss.code, self.has_effect, solve,
             )  # fmt: skip
 
         pool.ranges(task, view.start)
@@ -161,7 +162,8 @@ class Side:
 def gather_table(gaussians: Gaussians, has_effect: bool) -> NDArray[np.float32]:
     """Return the table that the other side gathers from (see ``onebit.engine.kernels``)."""
     slots = gaussians.mean.shape[1] - has_effect + 2
-    width = kernels.whole_vectors(packed_size(slots)) if gaussians.full else 2 * slots
+    whole = kernels.whole_blocks
+    width = whole(packed_size(slots)) if gaussians.full else 3 * whole(slots)
     table = np.zeros((len(gaussians.mean), width), dtype=np.float32)
     kernels.fill_table(gaussians.mean, gaussians.covariance, has_effect, gaussians.full, table)
     return table
