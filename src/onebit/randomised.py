@@ -204,7 +204,7 @@ class GibbsCompleter(VariationalCompleter):
         callback: Callback | None,
     ) -> Posterior:
         """Return where the Gibbs loss starts from, which has no convex start of its own."""
-        start = spectral_start(observations, hierarchy, rng)
+        start = spectral_start(observations, hierarchy, rng, pool=pool)
         fit = self._minimise(observations, hierarchy, start, pool, callback, HINGE, _START_TEMPERATURE)
         return fit.posterior
 

@@ -185,7 +185,7 @@ class VariationalCompleter(PairClassifier):
                 self._descend(
                     observations,
                     hierarchy,
-                    begin or spectral_start(observations, hierarchy, rng, JITTER if k else 0.0),
+                    begin or spectral_start(observations, hierarchy, rng, JITTER if k else 0.0, pool),
                     pool,
                     callback,
                 )

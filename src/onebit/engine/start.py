@@ -2,20 +2,22 @@
 
 ``L = R = 0`` is a stationary point of every objective here, and random starts can fall into it. The
 spectral start (rows and columns scaled by the square root of their counts, so that popular ones do
-not drown the rest) does not.
+not drown the rest) does not. The vectors are found by a few rounds of block power iteration over the two
+sorted views; nothing of length n is stored.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
 from numpy.typing import NDArray
 
+from onebit.engine.vectors import BLOCK, weighted_sum16
 from onebit.hierarchy import Hierarchy
-from onebit.observations import Observations
+from onebit.observations import Observations, View
+from onebit.threads import Threads
 
 Array = NDArray[np.float64]
 
@@ -23,8 +25,14 @@ Array = NDArray[np.float64]
 START_VARIANCE = 0.1
 # A pseudo-count that shrinks the first guess of the effects of rows with few answers.
 _SHRINKAGE = 5.0
-# Below this size a dense decomposition is exact and as fast.
-_DENSE_SIZE = 60_000
+# Rounds of power iteration, and the least number of vectors beyond those that are wanted.
+_ROUNDS = 2
+_MORE = 6
+# Relative size below which a singular value is rounding.
+_SMALLEST = 1e-6
+# Weights beyond this many times their mean would let single answers decide.
+_LARGEST_WEIGHT = 3.0
+_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -36,60 +44,134 @@ class Start:
 
 
 def spectral_start(
-    observations: Observations, hierarchy: Hierarchy, rng: np.random.Generator, jitter: float = 0.0
+    observations: Observations,
+    hierarchy: Hierarchy,
+    rng: np.random.Generator,
+    jitter: float = 0.0,
+    pool: Threads | None = None,
 ) -> Start:
     """Return the spectral start; ``jitter`` adds noise of that size relative to it.
 
     The first start of a fit has no jitter; further ones (``n_init``) do, to reach other optima.
     """
-    view = observations.by_row
-    owner, index = view.owners(), view.index
-    sign = view.sign.astype(float)
-    if len(view.weight):
-        sign *= np.minimum(view.weight / (observations.total_weight / observations.n), 3.0)
-    counts = [np.maximum(side.counts, 1) for side in (view, observations.by_column)]
-    rows, columns = observations.shape
-    effects = [np.zeros(rows), np.zeros(columns)]
+    pool = pool or Threads(1, None)
+    views = (observations.by_row, observations.by_column)
+    effects = [np.zeros(view.size) for view in views]
     if hierarchy.intercept_side is not None:
-        average = float(np.clip(view.sign.mean(), -0.98, 0.98))
-        excess = view.sign - average
-        for side, (code, size) in enumerate(((owner, rows), (index, columns))):
+        average = float(np.clip(views[0].sign.mean(), -0.98, 0.98))
+        for side, view in enumerate(views):
             if hierarchy.has_effect(side):
-                total = np.bincount(code, weights=excess, minlength=size)
-                effects[side] = 2.0 * total / (counts[side] + _SHRINKAGE)
+                excess = _sums(view) - average * view.counts
+                effects[side] = 2.0 * excess / (view.counts + _SHRINKAGE)
         effects[hierarchy.intercept_side] += 2.0 * np.arctanh(average)
-        sign -= np.tanh(0.5 * (effects[0][owner] + effects[1][index]))
-    left, right = np.zeros((rows, hierarchy.rank)), np.zeros((columns, hierarchy.rank))
+    factors = [np.zeros((view.size, hierarchy.rank)) for view in views]
     if hierarchy.rank:
-        scale = 1.0 / np.sqrt(counts[0][owner] * counts[1][index].astype(float))
-        matrix = scipy.sparse.coo_array((sign * scale, (owner, index)), shape=(rows, columns))
-        u, values, vt = _leading_triples(matrix.tocsr(), hierarchy.rank, rng)
-        found = len(values)
-        left[:, :found] = u * np.sqrt(rows * values)
-        right[:, :found] = vt.T * np.sqrt(columns * values)
-        if jitter:
-            for factor in (left, right):
+        residuals = _Residuals(observations, effects, pool)
+        u, values, v = _leading_triples(residuals, hierarchy.rank, rng)
+        for factor, vectors in zip(factors, (u, v), strict=True):
+            factor[:, : len(values)] = vectors * np.sqrt(len(vectors) * values)
+            if jitter:
                 size = jitter * np.sqrt((factor**2).mean() + 1e-4)
                 factor += size * rng.standard_normal(factor.shape)
     means = [
         np.column_stack([factor, effects[side]]) if hierarchy.has_effect(side) else factor
-        for side, factor in enumerate((left, right))
+        for side, factor in enumerate(factors)
     ]
     return Start(means[0], means[1])
 
 
+def _sums(view: View) -> Array:
+    """Return the sum of the signs of each row (or column)."""
+    running = np.concatenate([[0], np.cumsum(view.sign, dtype=np.int64)])
+    return np.diff(running[view.start]).astype(float)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _multiply(
+    begin, end, start, index, sign, weight, mean_weight, own_scale, own_odds, scale, odds, vectors, out
+):
+    """Write the products of rows ``begin:end`` of the matrix of residuals with ``vectors``."""
+    width = vectors.shape[1]
+    values = np.empty(_CHUNK, np.float32)
+    part = np.empty(width, np.float32)
+    for i in range(begin, end):
+        out[i] = 0.0
+        for chunk in range(start[i], start[i + 1], _CHUNK):
+            count = min(_CHUNK, start[i + 1] - chunk)
+            for k in range(count):
+                j = np.uint32(index[chunk + k])
+                # The sign less its expectation, tanh(x / 2) with exp(x) the product of the odds.
+                residual = sign[chunk + k] - 1.0 + 2.0 / (own_odds[i] * odds[j] + 1.0)
+                if weight.shape[0] > 0:
+                    residual *= min(weight[chunk + k] / mean_weight, _LARGEST_WEIGHT)
+                values[k] = residual * scale[j]
+            for at in range(0, width, BLOCK):
+                weighted_sum16(values, count, vectors, index, chunk, at, part, at)
+            for t in range(width):
+                out[i, t] += own_scale[i] * part[t]
+
+
+class _Residuals:
+    """The matrix of answers less what the effects expect, scaled by the roots of the counts."""
+
+    def __init__(self, observations: Observations, effects: list[Array], pool: Threads) -> None:
+        self.views = (observations.by_row, observations.by_column)
+        self.scales = [
+            (1.0 / np.sqrt(np.maximum(view.counts, 1))).astype(np.float32) for view in self.views
+        ]
+        self.odds = [np.exp(effect).astype(np.float32) for effect in effects]
+        self.mean_weight = observations.total_weight / observations.n
+        self.pool = pool
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns."""
+        return self.views[0].size, self.views[1].size
+
+    def times(self, side: int, vectors: Array) -> Array:
+        """Return the matrix (side 0) or its transpose (side 1) times these vectors."""
+        view, other = self.views[side], 1 - side
+        width = -(-vectors.shape[1] // BLOCK) * BLOCK
+        padded = np.zeros((len(vectors), width), np.float32)
+        padded[:, : vectors.shape[1]] = vectors
+        out = np.empty((view.size, width))
+
+        def task(begin: int, end: int) -> None:
+            _multiply(
+                begin, end, view.start, view.index, view.sign, view.weight, self.mean_weight,
+                self.scales[side], self.odds[side], self.scales[other], self.odds[other], padded, out,
+            )  # fmt: skip
+
+        self.pool.ranges(task, view.start)
+        return out[:, : vectors.shape[1]]
+
+
+def _tall_product(tall: Array, small: Array) -> Array:
+    """Return ``tall @ small`` without the threads of a linear algebra library, which would fight ours."""
+    return np.einsum("mi,ij->mj", tall, small)
+
+
+def _principal(tall: Array) -> tuple[Array, Array, Array]:
+    """Return the left vectors, the values and the right vectors of a matrix with few columns."""
+    squares, turn = np.linalg.eigh(np.einsum("mi,mj->ij", tall, tall))
+    squares, turn = np.maximum(squares[::-1], 0.0), turn[:, ::-1]
+    values = np.sqrt(squares)
+    inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > _SMALLEST * values[0])
+    return _tall_product(tall, turn * inverse), values, turn
+
+
 def _leading_triples(
-    matrix: scipy.sparse.csr_array, rank: int, rng: np.random.Generator
+    residuals: _Residuals, rank: int, rng: np.random.Generator
 ) -> tuple[Array, Array, Array]:
-    smallest = min(matrix.shape)
-    start = rng.standard_normal(smallest)
-    if matrix.shape[0] * matrix.shape[1] <= _DENSE_SIZE or rank >= smallest - 1:
-        u, values, vt = np.linalg.svd(matrix.toarray(), full_matrices=False)
-        u, values, vt = u[:, :rank], values[:rank], vt[:rank]
-    else:
-        u, values, vt = scipy.sparse.linalg.svds(matrix, k=rank, v0=start)
-        order = np.argsort(-values)
-        u, values, vt = u[:, order], values[order], vt[order]
+    """Return the leading left vectors, values and right vectors."""
+    rows, columns = residuals.shape
+    wanted = min(-(-(rank + _MORE) // BLOCK) * BLOCK, rows, columns)
+    right = rng.standard_normal((columns, wanted))
+    for _ in range(_ROUNDS):
+        left = _principal(residuals.times(0, right))[0]
+        right, values, turn = _principal(residuals.times(1, left))
+    found = min(rank, wanted)
+    u, values, v = _tall_product(left, turn[:, :found]), values[:found], right[:, :found]
     # Singular vectors are defined up to a sign; fix it so that a start is reproducible.
-    flip = np.where(u[np.abs(u).argmax(axis=0), np.arange(u.shape[1])] < 0, -1.0, 1.0)
-    return u * flip, values, vt * flip[:, None]
+    flip = np.where(u[np.abs(u).argmax(axis=0), np.arange(found)] < 0, -1.0, 1.0)
+    return u * flip, values, v * flip
