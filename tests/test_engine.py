@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onebit import HingeCompleter, LogisticCompleter, Observations
-from onebit.engine.coordinate import Schedule, Side, gather_table, minimise
+from onebit.engine.coordinate import Schedule, Side, minimise
 from onebit.engine.kernels import STEPS
 from onebit.engine.start import spectral_start
 from onebit.hierarchy import Hierarchy
@@ -222,7 +222,7 @@ def test_one_update_is_the_formula_for_every_rank(rank, full):
     precision, linear = (part[0] for part in prior)
     total = side.pass_over(
         seen.by_row,
-        gather_table(right, True),
+        Side(right, hierarchy, 1).table,
         prior,
         temperature,
         LOGISTIC,

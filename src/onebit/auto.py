@@ -239,6 +239,9 @@ class AutoCompleter(PairClassifier):
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         return self.completer_._score_moments(rows, columns)
 
+    def _scores(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Array:
+        return self.completer_._scores(rows, columns)
+
     def _probability(self, mean: Array, variance: Array) -> Array:
         return self.completer_._probability(mean, variance)
 

@@ -128,6 +128,10 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         """Return mean and variance of the scores of pairs of codes; -1 is an unknown id."""
 
+    def _scores(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Array:
+        """Return the means alone."""
+        return self._score_moments(rows, columns)[0]
+
     @abstractmethod
     def _probability(self, mean: Array, variance: Array) -> Array:
         """Return the probability of a "yes" for scores with these moments."""
@@ -292,7 +296,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         fitted = self._answers.fitted.by_row
         known = np.unique(fitted.owners() * np.int64(columns) + fitted.index)
         for _, pair in _blocks(rows, columns):
-            signs = [np.sign(model._score_moments(*pair)[0]) for model in (self, second)]
+            signs = [np.sign(model._scores(*pair)) for model in (self, second)]
             wrong = (signs[0] != signs[1]) | (signs[1] == 0)
             differ += int(wrong.sum())
             new = ~np.isin(pair[0] * np.int64(columns) + pair[1], known)
@@ -322,7 +326,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         X : two-column table
             Pairs of ids. Ids that were not fitted count with what is known of the other one.
         """
-        return self._score_moments(*self._codes(X))[0]
+        return self._scores(*self._codes(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the more likely answer of each pair, written as in the training answers."""

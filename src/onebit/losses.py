@@ -137,7 +137,7 @@ def _majorise_one_by_one(code, first, count, sign, weight, mean, second_moment):
     return total
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@numba.njit(inline="always", error_model="numpy")
 def majorise(code, first, count, sign, weight, mean, second_moment, root, power, bits, scale):
     """Replace means by signed slopes, second moments by weights; return the sum of the bounds.
 

@@ -17,6 +17,7 @@ from onebit.storage import Tensors, read, write
 from onebit.threads import threads
 
 Array = NDArray[np.float64]
+Codes = NDArray[np.int32]
 
 _VARIANCES = ("factors", "row_effect", "column_effect")
 _VARIANCE_PARTS = tuple(field.name for field in fields(VariancePosterior))
@@ -101,6 +102,10 @@ class Gaussians:
         diagonal = np.einsum("maa->ma", self.roots)
         log_density = -0.5 * (noise**2 + np.log(2.0 * np.pi)).sum() - np.log(diagonal).sum()
         return values, float(log_density)
+
+    def taken(self, rows: NDArray[np.integer]) -> Gaussians:
+        """Return some of these Gaussians."""
+        return Gaussians(self.mean[rows], self.covariance[rows], self.full)
 
     def extended(self, mean: Array, covariance: Array) -> Gaussians:
         """Return these Gaussians with new ones appended."""
@@ -222,6 +227,19 @@ class Posterior:
         Code -1 stands for a row or column that was never seen: its factors and its effect follow
         their prior, so that what is known of the other side still counts.
         """
+        row_codes, column_codes = self._pairs(rows, columns)
+        mean, variance = np.empty(len(row_codes)), np.empty(len(row_codes))
+        self._score(row_codes, column_codes, mean, variance, n_jobs)
+        return mean, variance
+
+    def scores(self, rows: ArrayLike, columns: ArrayLike, n_jobs: int | None = None) -> Array:
+        """Return the means that ``score_moments`` returns, several times faster."""
+        row_codes, column_codes = self._pairs(rows, columns)
+        mean = np.empty(len(row_codes))
+        self._score(row_codes, column_codes, mean, np.empty(0), n_jobs)
+        return mean
+
+    def _pairs(self, rows: ArrayLike, columns: ArrayLike) -> tuple[Codes, Codes]:
         row_codes = np.ascontiguousarray(rows, dtype=np.int32)
         column_codes = np.ascontiguousarray(columns, dtype=np.int32)
         if row_codes.ndim != 1 or row_codes.shape != column_codes.shape:
@@ -231,25 +249,50 @@ class Posterior:
             )
         _check_codes(row_codes, self.shape[0], -1, "row")
         _check_codes(column_codes, self.shape[1], -1, "column")
-        mean, variance = np.empty(len(row_codes)), np.empty(len(row_codes))
+        return row_codes, column_codes
+
+    def _score(
+        self, rows: Codes, columns: Codes, mean: Array, variance: Array, n_jobs: int | None
+    ) -> None:
+        """Write the means of the scores and, unless ``variance`` is empty, their variances."""
+        unknown = np.flatnonzero((rows < 0) | (columns < 0))
+        if len(unknown) and len(unknown) < len(rows):
+            known = np.flatnonzero((rows >= 0) & (columns >= 0))
+            for places in (known, unknown):
+                part = np.empty(len(places)), np.empty(len(places) if len(variance) else 0)
+                self._score(rows[places], columns[places], *part, n_jobs)
+                mean[places] = part[0]
+                if len(variance):
+                    variance[places] = part[1]
+            return
         arguments = []
-        for side, gaussians in enumerate(self.sides):
-            prior_mean, prior_variance = self.hierarchy.prior_moments(side, self.hyper)
-            if gaussians.full:
-                packed = np.zeros(packed_size(len(prior_mean)))
-                packed[packed_diagonal(len(prior_mean))] = prior_variance
-                prior_variance = packed
-            arguments += [gaussians.mean, gaussians.covariance, prior_mean, prior_variance]
+        for side, codes in enumerate((rows, columns)):
+            gaussians = self.sides[side]
+            if len(unknown):
+                gaussians, codes = self._with_prior(side, codes)
+            arguments += [codes, gaussians.mean, gaussians.covariance, self.hierarchy.has_effect(side)]
 
         def task(begin: int, end: int) -> None:
             kernels.score_moments(
-                begin, end, row_codes, column_codes, *arguments, self.hierarchy.rank,
-                self.rows.full, mean, variance,
-            )  # fmt: skip
+                begin, end, *arguments, self.hierarchy.rank, self.rows.full, mean, variance
+            )
 
         with threads(n_jobs) as pool:
-            pool.even(task, len(row_codes))
-        return mean, variance
+            pool.even(task, len(rows))
+
+    def _with_prior(self, side: int, codes: Codes) -> tuple[Gaussians, Codes]:
+        """Return the Gaussians that these codes name, the prior of an unknown one first.
+
+        With them come the codes in their new order.
+        """
+        distinct, place = np.unique(codes[codes >= 0], return_inverse=True)
+        mean, variance = self.hierarchy.prior_moments(side, self.hyper)
+        full = self.sides[side].full
+        prior = independent_gaussians(mean[None], variance[None], full)
+        taken = self.sides[side].taken(distinct)
+        again = np.zeros(len(codes), dtype=np.int32)
+        again[codes >= 0] = place + 1
+        return prior.extended(taken.mean, taken.covariance), again
 
     def state(self) -> tuple[Tensors, dict[str, Any]]:
         """Return everything as arrays and JSON, for saving."""

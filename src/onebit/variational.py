@@ -264,6 +264,9 @@ class VariationalCompleter(PairClassifier):
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         return self.posterior_.score_moments(rows, columns, self.n_jobs)
 
+    def _scores(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Array:
+        return self.posterior_.scores(rows, columns, self.n_jobs)
+
     def _effects(self, side: int) -> pd.Series:
         check_is_fitted(self)
         hierarchy = self.posterior_.hierarchy

@@ -42,6 +42,8 @@ ROTATE_EVERY = 4
 # Where a loss has no majoriser, full steps can overshoot; each rise of the objective halves them, down to
 # this share.
 SMALLEST_STEP = 1.0 / 16.0
+# Covariances that are moved to other coordinates at once: a few megabytes.
+ROWS_AT_ONCE = 4096
 # Relative: the kernels gather in single precision.
 ROUNDING = 1e-6
 
@@ -96,7 +98,11 @@ class Side:
         self.rank = hierarchy.rank
         self.log_determinant = gaussians.log_determinants()
         self.loss = np.zeros(len(self.mean))
-        self.table = gather_table(gaussians, self.has_effect)
+        slots = hierarchy.rank + 2
+        whole = kernels.whole_blocks
+        width = whole(packed_size(slots)) if self.full else 3 * whole(slots)
+        self.table = np.zeros((len(self.mean), width), dtype=np.float32)
+        self.fill_table()
 
     def variance(self) -> Array:
         """Return the variances of all coordinates."""
@@ -119,12 +125,13 @@ class Side:
     ) -> float:
         """Update every row of this side (unless ``solve`` is off); return the loss before."""
         update = kernels.update_full if self.full else kernels.update_diagonal
+        layout = kernels.layout(self.rank, self.has_effect, self.full)
 
         def task(begin: int, end: int) -> None:
             update(
                 begin, end, view.start, view.index, view.sign, view.weight, other, self.table,
                 self.mean, self.covariance, self.log_determinant, self.loss, *prior, temperature,
-                loss.code, self.has_effect, solve,
+                loss.code, self.has_effect, layout, solve,
             )  # fmt: skip
 
         pool.ranges(task, view.start)
@@ -136,7 +143,7 @@ class Side:
         self.covariance = (1.0 - step) * before.covariance + step * self.covariance
         averaged = Gaussians(self.mean, self.covariance, self.full)
         self.log_determinant = averaged.log_determinants()
-        kernels.fill_table(self.mean, self.covariance, self.has_effect, self.full, self.table)
+        self.fill_table()
 
     def factor_moment(self) -> Array:
         """Return the second moment of the factors, summed over this side (full covariances)."""
@@ -151,22 +158,27 @@ class Side:
         n_free = self.mean.shape[1]
         whole = np.eye(n_free)
         whole[: self.rank, : self.rank] = change
-        kernels.change_coordinates(self.mean, self.covariance, whole, self.has_effect, self.table)
+        lower = np.tril_indices(n_free)
+        self.mean = np.einsum("ma,ab->mb", self.mean, whole)
+        for begin in range(0, len(self.mean), ROWS_AT_ONCE):
+            rows = slice(begin, begin + ROWS_AT_ONCE)
+            block = self.covariance[rows]
+            dense = np.empty((len(block), n_free, n_free))
+            dense[:, lower[0], lower[1]] = block
+            dense[:, lower[1], lower[0]] = block
+            self.covariance[rows] = (whole.T @ dense @ whole)[:, lower[0], lower[1]]
         self.log_determinant += 2.0 * float(np.linalg.slogdet(change)[1])
+        self.fill_table()
+
+    def fill_table(self) -> None:
+        """Write the table that the other side gathers from."""
+        kernels.fill_table(
+            0, len(self.mean), self.mean, self.covariance, self.has_effect, self.full, self.table
+        )
 
     def gaussians(self) -> Gaussians:
         """Return the present state, frozen."""
         return Gaussians(self.mean.copy(), self.covariance.copy(), self.full)
-
-
-def gather_table(gaussians: Gaussians, has_effect: bool) -> NDArray[np.float32]:
-    """Return the table that the other side gathers from (see ``onebit.engine.kernels``)."""
-    slots = gaussians.mean.shape[1] - has_effect + 2
-    whole = kernels.whole_blocks
-    width = whole(packed_size(slots)) if gaussians.full else 3 * whole(slots)
-    table = np.zeros((len(gaussians.mean), width), dtype=np.float32)
-    kernels.fill_table(gaussians.mean, gaussians.covariance, has_effect, gaussians.full, table)
-    return table
 
 
 def minimise(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from onebit.engine.coordinate import Side, gather_table
+from onebit.engine.coordinate import Side
 from onebit.losses import Loss
 from onebit.observations import View
 from onebit.posterior import Gaussians, Posterior, independent_gaussians
@@ -22,8 +24,11 @@ def fold_in(posterior: Posterior, side: int, view: View, loss: Loss, temperature
     their prior.
     """
     hierarchy = posterior.hierarchy
-    other = posterior.sides[1 - side]
-    table = gather_table(other, hierarchy.has_effect(1 - side))
+    # Only the rows (or columns) of the other side that answers are about.
+    needed, index = np.unique(view.index, return_inverse=True)
+    view = replace(view, index=index.astype(np.int32))
+    other = posterior.sides[1 - side].taken(needed)
+    table = Side(other, hierarchy, 1 - side).table
     mean, variance = hierarchy.prior_moments(side, posterior.hyper)
     begin = independent_gaussians(
         np.tile(mean, (view.size, 1)), np.tile(variance, (view.size, 1)), other.full

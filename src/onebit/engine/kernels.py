@@ -21,9 +21,12 @@ for both uses. Sums run in single precision over a chunk, then in double.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import NamedTuple
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from onebit.engine.solve import solve_lanes
 from onebit.engine.vectors import BLOCK, LANES, dot16, prefetch16, weighted_sum16
@@ -49,15 +52,16 @@ def whole_blocks(size):
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def fill_table(mean, covariance, has_effect, full, table):
-    """Write the table lines that belong to these means and covariances."""
+def fill_table(begin, end, mean, covariance, has_effect, full, table):
+    """Write the table lines that belong to the means and covariances of rows ``begin:end``."""
     n_free = mean.shape[1]
     slots = n_free + (1 if has_effect else 2)
     part = table.shape[1] // 3
     vector = np.zeros(slots)
     vector[slots - 1] = 1.0
-    for i in range(mean.shape[0]):
-        vector[:n_free] = mean[i]
+    for i in range(begin, end):
+        for a in range(n_free):
+            vector[a] = mean[i, a]
         if full:
             t = 0
             for a in range(slots):
@@ -75,10 +79,56 @@ def fill_table(mean, covariance, has_effect, full, table):
                 table[i, part + a] = covariance[i, a]
 
 
-@numba.njit(inline="always")
-def _facing(slot, rank):
-    """Return the slot of the other side that faces this one: the last two face each other crosswise."""
-    return slot if slot < rank else 2 * rank + 1 - slot
+class Layout(NamedTuple):
+    """Where the numbers of a row stand: in its own line, and in what the other side's lines add up to.
+
+    ``own`` and ``times``: the places in a line of what a line of the other side is multiplied with, and
+    the factors; ``own_mean``: those of the mean. ``precision``, ``offset`` and ``linear``: the places in
+    the sums of what belongs to the row's free coordinates: their packed triangle, their products with
+    the other side's effect, and the linear terms.
+    """
+
+    own: NDArray[np.int64]
+    times: NDArray[np.float32]
+    own_mean: NDArray[np.int64]
+    precision: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    linear: NDArray[np.int64]
+    mean_at: int
+
+
+@lru_cache(maxsize=64)
+def layout(rank: int, has_effect: bool, full: bool) -> Layout:
+    """Return the layout of a side with this rank."""
+    slots = rank + 2
+    # The slot of the other side that faces each slot: the last two face each other crosswise.
+    facing = np.arange(slots)
+    facing[[rank, rank + 1]] = rank + 1, rank
+    free = np.append(np.arange(rank), rank + 1)[: rank + has_effect]
+    if not full:
+        part = whole_blocks(slots)
+        none = np.empty(0, dtype=np.int64)
+        return Layout(facing, np.empty(0, np.float32), none, none, none, free, 2 * part)
+    first, second = np.tril_indices(slots)
+
+    def place(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+        high, low = np.maximum(a, b), np.minimum(a, b)
+        return high * (high + 1) // 2 + low
+
+    last_line = slots * (slots - 1) // 2
+    mean_at = last_line // BLOCK * BLOCK
+    own_mean = np.zeros(whole_blocks(last_line + slots) - mean_at, dtype=np.int64) - 1
+    own_mean[last_line - mean_at : last_line - mean_at + slots] = last_line + facing
+    lower, upper = np.tril_indices(len(free))
+    return Layout(
+        place(facing[first], facing[second]),
+        np.where(first == second, 1.0, 2.0).astype(np.float32),
+        own_mean,
+        place(free[lower], free[upper]),
+        place(free, np.full(len(free), rank)),
+        last_line - mean_at + free,
+        mean_at,
+    )
 
 
 @numba.njit(forceinline=True, error_model="numpy", fastmath=_FAST)
@@ -175,10 +225,10 @@ def _walk(
     return total
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
 def update_full(
     begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
-    prior_precision, prior_linear, temperature, code, has_effect, solve,
+    prior_precision, prior_linear, temperature, code, has_effect, layout, solve,
 ):  # fmt: skip
     """Sum the loss of rows ``begin:end`` at their present state and, if ``solve``, update them.
 
@@ -188,86 +238,61 @@ def update_full(
     minimum of its majoriser; the small systems of several rows are solved at once.
     """
     n_free = mean.shape[1]
-    rank = n_free - 1 if has_effect else n_free
-    slots = rank + 2
-    packed = slots * (slots + 1) // 2
     width = table.shape[1]
-    mean_at = (packed - slots) // BLOCK * BLOCK  # the block in which the triangle's last line begins
-    shift = packed - slots - mean_at
     own = np.zeros(width, np.float32)
-    own_mean = np.zeros(width - mean_at, np.float32)
+    own_mean = np.zeros(width - layout.mean_at, np.float32)
     none = np.empty(0, np.float32)
     precision = np.empty(width, np.float64)
-    linear = np.empty(width - mean_at, np.float64)
+    linear = np.empty(width - layout.mean_at, np.float64)
     scratch = _scratch(width)
-    systems, root, inverse = (
-        np.zeros(n_free * n_free * LANES),
-        np.zeros(n_free * n_free * LANES),
-        np.zeros(n_free * n_free * LANES),
-    )
+    systems = np.zeros(n_free * n_free * LANES)
+    root = np.zeros(n_free * n_free * LANES)
+    inverse = np.zeros(n_free * n_free * LANES)
     sides = np.zeros(n_free * LANES)
-    lower, right = systems.reshape(n_free, n_free, LANES), sides.reshape(n_free, LANES)
-    determinants = np.empty(LANES, np.float64)
-    # Where the row's second moments stand in the other side's order of slots; off-diagonal twice.
-    source = np.empty(packed, np.int64)
-    times = np.empty(packed, np.float32)
-    same = rank * (rank + 1) // 2  # the factors', where the order is the same
-    t = 0
-    for a in range(slots):
-        for b in range(a + 1):
-            high, low = _facing(a, rank), _facing(b, rank)
-            high, low = max(high, low), min(high, low)
-            source[t] = high * (high + 1) // 2 + low
-            times[t] = 1.0 if a == b else 2.0
-            t += 1
+    determinants = np.empty(LANES)
     for group in range(begin, end, LANES):
         count = min(LANES, end - group)
         for lane in range(count):
             i = group + lane
-            for t in range(same):
-                own[t] = table[i, t] * times[t]
-            for t in range(same, packed):
-                own[t] = table[i, source[t]] * times[t]
-            for a in range(slots):
-                own_mean[shift + a] = table[i, mean_at + shift + _facing(a, rank)]
+            for t in range(layout.own.shape[0]):
+                own[t] = table[i, layout.own[t]] * layout.times[t]
+            for t in range(layout.own_mean.shape[0]):
+                if layout.own_mean[t] >= 0:
+                    own_mean[t] = table[i, layout.own_mean[t]]
             loss[i] = _walk(
-                start[i], start[i + 1], index, sign, weight, other, own, own_mean, mean_at, code, True,
-                none, precision, linear, scratch,
+                start[i], start[i + 1], index, sign, weight, other, own, own_mean, layout.mean_at, code,
+                True, none, precision, linear, scratch,
             )  # fmt: skip
             if not solve:
                 continue
             prior_line = i if prior_precision.shape[0] > 1 else 0
-            # The row's factors face slots 0..rank-1 and its effect faces the other side's fixed 1 in
-            # the last slot; its own fixed 1 faces the other's effect in slot `rank`, a known offset.
+            t = 0
             for a in range(n_free):
-                slot = a if a < rank else rank + 1
-                line = slot * (slot + 1) // 2
+                at = a * n_free * LANES + lane
                 for b in range(a + 1):
-                    lower[a, b, lane] = temperature * precision[line + (b if b < rank else rank + 1)]
-                lower[a, a, lane] += prior_precision[prior_line, a]
-                offset = precision[line + rank if slot > rank else rank * (rank + 1) // 2 + slot]
-                right[a, lane] = temperature * (linear[shift + slot] - offset)
-                right[a, lane] += prior_linear[prior_line, a]
+                    systems[at + b * LANES] = temperature * precision[layout.precision[t]]
+                    t += 1
+                systems[at + a * LANES] += prior_precision[prior_line, a]
+                # Its own fixed 1 faces the other side's effect: a known offset.
+                pull = linear[layout.linear[a]] - precision[layout.offset[a]]
+                sides[a * LANES + lane] = temperature * pull + prior_linear[prior_line, a]
         if not solve:
             continue
         for lane in range(count, LANES):  # lanes without a row solve something harmless
             for a in range(n_free):
-                lower[a, :, lane] = 0.0
-                lower[a, a, lane] = 1.0
+                for b in range(a + 1):
+                    systems[(a * n_free + b) * LANES + lane] = 1.0 if a == b else 0.0
         solve_lanes(systems, sides, root, inverse, determinants)
         for lane in range(count):
             i = group + lane
             log_determinant[i] = determinants[lane]
             t = 0
             for a in range(n_free):
-                mean[i, a] = right[a, lane]
+                mean[i, a] = sides[a * LANES + lane]
                 for b in range(a + 1):
-                    covariance[i, t] = lower[a, b, lane]
+                    covariance[i, t] = systems[(a * n_free + b) * LANES + lane]
                     t += 1
-        fill_table(
-            mean[group : group + count], covariance[group : group + count], has_effect, True,
-            table[group : group + count],
-        )  # fmt: skip
+        fill_table(group, group + count, mean, covariance, has_effect, True, table)
 
 
 @numba.njit(forceinline=True, error_model="numpy", fastmath=_FAST)
@@ -289,10 +314,10 @@ def _walk_along(first, last, index, other, direction, mean_at, curvatures, sums)
             sums[t] += part[t]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
 def update_diagonal(
     begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
-    prior_precision, prior_linear, temperature, code, has_effect, solve,
+    prior_precision, prior_linear, temperature, code, has_effect, layout, solve,
 ):  # fmt: skip
     """Like ``update_full`` for diagonal covariances, in time that grows with K, not with its square.
 
@@ -300,9 +325,8 @@ def update_diagonal(
     each of which lowers the majoriser.
     """
     n_free = mean.shape[1]
-    rank = n_free - 1 if has_effect else n_free
-    window = table.shape[1] // 3
-    mean_at = 2 * window
+    mean_at = layout.mean_at
+    window = mean_at // 2
     longest = 0
     for i in range(begin, end):
         longest = max(longest, start[i + 1] - start[i])
@@ -319,8 +343,8 @@ def update_diagonal(
     step = np.empty(n_free, np.float64)
     image = np.empty(n_free, np.float64)
     for i in range(begin, end):
-        for a in range(rank + 2):
-            facing = _facing(a, rank)
+        for a in range(layout.own.shape[0]):
+            facing = layout.own[a]
             own_mean[a] = table[i, mean_at + facing]
             own[a] = table[i, window + facing]  # its variance meets the squares of the other's means,
             own[window + a] = table[i, facing] + own[a]  # its second moment the other's variances
@@ -334,7 +358,7 @@ def update_diagonal(
         alignment = 0.0  # of the residual with itself, preconditioned
         log_determinant[i] = 0.0
         for a in range(n_free):
-            slot = a if a < rank else rank + 1
+            slot = layout.linear[a]
             precision, spread = prior_precision[prior_line, a], sums[window + slot]
             pull = temperature * (gradient[slot] - spread * mean[i, a])
             diagonal[a] = temperature * (sums[slot] + spread) + precision
@@ -347,11 +371,11 @@ def update_diagonal(
             if not alignment > 0.0:
                 break
             for a in range(n_free):
-                direction[a if a < rank else rank + 1] = step[a]
+                direction[layout.linear[a]] = step[a]
             _walk_along(start[i], start[i + 1], index, other, direction, mean_at, curvatures, product)
             along = 0.0
             for a in range(n_free):
-                slot = a if a < rank else rank + 1
+                slot = layout.linear[a]
                 image[a] = temperature * (product[slot] + sums[window + slot] * step[a])
                 image[a] += prior_precision[prior_line, a] * step[a]
                 along += image[a] * step[a]
@@ -363,91 +387,57 @@ def update_diagonal(
                 alignment += residual[a] * residual[a] / diagonal[a]
             for a in range(n_free):
                 step[a] = residual[a] / diagonal[a] + alignment / before * step[a]
-        fill_table(mean[i : i + 1], covariance[i : i + 1], has_effect, False, table[i : i + 1])
+        fill_table(i, i + 1, mean, covariance, has_effect, False, table)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def change_coordinates(mean, covariance, change, has_effect, table):
-    """Replace every row ``x`` (full covariances) by ``change' x``."""
-    size = mean.shape[1]
-    moved = np.empty(size, np.float64)
-    half = np.empty((size, size), np.float64)
-    for i in range(mean.shape[0]):
-        for a in range(size):
-            moved[a] = 0.0
-            for b in range(size):
-                moved[a] += change[b, a] * mean[i, b]
-        mean[i] = moved
-        for a in range(size):
-            for b in range(size):
-                value = 0.0
-                for k in range(size):
-                    t = a * (a + 1) // 2 + k if a >= k else k * (k + 1) // 2 + a
-                    value += covariance[i, t] * change[k, b]
-                half[a, b] = value
-        t = 0
-        for a in range(size):
-            for b in range(a + 1):
-                value = 0.0
-                for k in range(size):
-                    value += change[k, a] * half[k, b]
-                covariance[i, t] = value
-                t += 1
-    fill_table(mean, covariance, has_effect, True, table)
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def _quadratic(covariance, facing, rank, n_free, full):
-    """Return ``f' V f`` for one Gaussian and the vector that it faces: other's means, then a 1."""
-    total = 0.0
-    if not full:
-        for a in range(n_free):
-            value = facing[a] if a < rank else 1.0
-            total += covariance[a] * value * value
-        return total
-    t = 0
-    for a in range(n_free):
-        left = facing[a] if a < rank else 1.0
-        for b in range(a):
-            total += 2.0 * covariance[t] * left * facing[b]
-            t += 1
-        total += covariance[t] * left * left
-        t += 1
-    return total
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
 def score_moments(
-    begin, end, rows, columns, row_mean, row_covariance, row_fallback, row_fallback_covariance,
-    column_mean, column_covariance, column_fallback, column_fallback_covariance, rank, full,
-    out_mean, out_variance,
+    begin, end, rows, row_mean, row_covariance, row_effect, columns, column_mean, column_covariance,
+    column_effect, rank, full, out_mean, out_variance,
 ):  # fmt: skip
-    """Write the exact mean and variance of the scores of pairs ``begin:end``; code -1 is unknown."""
+    """Write the exact mean and variance of the scores of pairs ``begin:end``.
+
+    An empty ``out_variance`` asks for the means alone.
+    """
     for k in range(begin, end):
-        i, j = rows[k], columns[k]
-        left = row_fallback if i < 0 else row_mean[i]
-        right = column_fallback if j < 0 else column_mean[j]
-        left_covariance = row_fallback_covariance if i < 0 else row_covariance[i]
-        right_covariance = column_fallback_covariance if j < 0 else column_covariance[j]
+        i, j = np.uint32(rows[k]), np.uint32(columns[k])
         mean = 0.0
         for a in range(rank):
-            mean += left[a] * right[a]
-        if left.shape[0] > rank:
-            mean += left[rank]
-        if right.shape[0] > rank:
-            mean += right[rank]
-        variance = _quadratic(left_covariance, right, rank, left.shape[0], full)
-        variance += _quadratic(right_covariance, left, rank, right.shape[0], full)
-        if full:
-            t = 0
-            for a in range(rank):
-                for _ in range(a):
-                    variance += 2.0 * left_covariance[t] * right_covariance[t]
-                    t += 1
-                variance += left_covariance[t] * right_covariance[t]
-                t += 1
-        else:
-            for a in range(rank):
-                variance += left_covariance[a] * right_covariance[a]
+            mean += row_mean[i, a] * column_mean[j, a]
+        mean += row_mean[i, rank] if row_effect else 0.0
+        mean += column_mean[j, rank] if column_effect else 0.0
         out_mean[k] = mean
+        if out_variance.shape[0] == 0:
+            continue
+        # f' V_i f + g' V_j g + tr(V_i V_j), where f and g are what row and column face.
+        variance = 0.0
+        if not full:
+            for a in range(rank):
+                f, g = column_mean[j, a], row_mean[i, a]
+                v, w = row_covariance[i, a], column_covariance[j, a]
+                variance += v * (f * f + w) + w * g * g
+            variance += row_covariance[i, rank] if row_effect else 0.0
+            variance += column_covariance[j, rank] if column_effect else 0.0
+            out_variance[k] = variance
+            continue
+        t = 0
+        for a in range(rank):
+            f, g = column_mean[j, a], row_mean[i, a]
+            cross = 0.0
+            for b in range(a):
+                v, w = row_covariance[i, t + b], column_covariance[j, t + b]
+                cross += v * (f * column_mean[j, b] + w) + w * g * row_mean[i, b]
+            v, w = row_covariance[i, t + a], column_covariance[j, t + a]
+            variance += 2.0 * cross + v * (f * f + w) + w * g * g
+            t += a + 1
+        if row_effect:
+            cross = 0.0
+            for b in range(rank):
+                cross += row_covariance[i, t + b] * column_mean[j, b]
+            variance += 2.0 * cross + row_covariance[i, t + rank]
+        if column_effect:
+            cross = 0.0
+            for b in range(rank):
+                cross += column_covariance[j, t + b] * row_mean[i, b]
+            variance += 2.0 * cross + column_covariance[j, t + rank]
         out_variance[k] = variance
