@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from onebit import ladder
 from onebit.certificates import Certificate, HeldOut, Kept, SelectiveCertificate
+from onebit.engine.compilation import announced
 from onebit.engine.coordinate import Callback
 from onebit.ids import IdIndex, pair_columns
 from onebit.observations import Observations, signs_of_pairs
@@ -66,6 +67,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     classes_: NDArray[Any]
     n_observations_: int
 
+    @announced()
     def fit(
         self,
         X: Any,

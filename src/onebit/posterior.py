@@ -109,9 +109,14 @@ class Gaussians:
 
     def extended(self, mean: Array, covariance: Array) -> Gaussians:
         """Return these Gaussians with new ones appended."""
-        return Gaussians(
-            np.vstack([self.mean, mean]), np.vstack([self.covariance, covariance]), self.full
-        )
+        new = Gaussians(mean, covariance, self.full)
+        longer = object.__new__(Gaussians)  # both parts have been checked
+        for name in ("mean", "covariance"):
+            array = np.concatenate([getattr(self, name), getattr(new, name)])
+            array.setflags(write=False)
+            object.__setattr__(longer, name, array)
+        object.__setattr__(longer, "full", self.full)
+        return longer
 
 
 def independent_gaussians(mean: Array, variance: Array, full: bool) -> Gaussians:

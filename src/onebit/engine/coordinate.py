@@ -98,11 +98,7 @@ class Side:
         self.rank = hierarchy.rank
         self.log_determinant = gaussians.log_determinants()
         self.loss = np.zeros(len(self.mean))
-        slots = hierarchy.rank + 2
-        whole = kernels.whole_blocks
-        width = whole(packed_size(slots)) if self.full else 3 * whole(slots)
-        self.table = np.zeros((len(self.mean), width), dtype=np.float32)
-        self.fill_table()
+        self.table = gather_table(self.mean, self.covariance, self.full, self.has_effect)
 
     def variance(self) -> Array:
         """Return the variances of all coordinates."""
@@ -179,6 +175,16 @@ class Side:
     def gaussians(self) -> Gaussians:
         """Return the present state, frozen."""
         return Gaussians(self.mean.copy(), self.covariance.copy(), self.full)
+
+
+def gather_table(mean: Array, covariance: Array, full: bool, has_effect: bool) -> NDArray[np.float32]:
+    """Return the table that the other side gathers from (see ``onebit.engine.kernels``)."""
+    slots = mean.shape[1] - has_effect + 2
+    whole = kernels.whole_blocks
+    width = whole(packed_size(slots)) if full else 3 * whole(slots)
+    table = np.zeros((len(mean), width), dtype=np.float32)
+    kernels.fill_table(0, len(mean), mean, covariance, has_effect, full, table)
+    return table
 
 
 def minimise(

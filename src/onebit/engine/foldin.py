@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from onebit.engine.coordinate import Side
+from onebit.engine.coordinate import Side, gather_table
 from onebit.losses import Loss
 from onebit.observations import View
 from onebit.posterior import Gaussians, Posterior, independent_gaussians
@@ -27,17 +27,21 @@ def fold_in(posterior: Posterior, side: int, view: View, loss: Loss, temperature
     # Only the rows (or columns) of the other side that answers are about.
     needed, index = np.unique(view.index, return_inverse=True)
     view = replace(view, index=index.astype(np.int32))
-    other = posterior.sides[1 - side].taken(needed)
-    table = Side(other, hierarchy, 1 - side).table
+    other = posterior.sides[1 - side]
+    table = gather_table(
+        other.mean[needed], other.covariance[needed], other.full, hierarchy.has_effect(1 - side)
+    )
     mean, variance = hierarchy.prior_moments(side, posterior.hyper)
     begin = independent_gaussians(
         np.tile(mean, (view.size, 1)), np.tile(variance, (view.size, 1)), other.full
     )
     state = Side(begin, hierarchy, side)
     pool = Threads(1, None)
+    prior = hierarchy.precision_and_linear(side, posterior.hyper, state.sums())
     for _ in range(MAX_ROUNDS):
         before = state.mean.copy()
-        prior = hierarchy.precision_and_linear(side, posterior.hyper, state.sums())
+        if side == hierarchy.sparse:  # then it depends on the rows themselves
+            prior = hierarchy.precision_and_linear(side, posterior.hyper, state.sums())
         state.pass_over(view, table, prior, temperature, loss, pool)
         if np.abs(state.mean - before).max(initial=0.0) <= TOLERANCE:
             break
