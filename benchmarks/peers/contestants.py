@@ -120,6 +120,8 @@ class Libmf(Contestant):
         losses = [cls.LOGISTIC, cls.SQUARED_HINGE]
         if matrix == "made-20m":
             return grid(fun=[cls.LOGISTIC], k=[16], penalty=[0.03, 0.05, 0.1], iterations=[30])
+        if matrix == "made-1m":
+            return grid(fun=losses, k=[16], penalty=[0.03, 0.05, 0.1], iterations=[20, 40])
         return grid(fun=losses, k=[8, 16], penalty=[0.03, 0.05, 0.1, 0.2], iterations=[10, 20, 40])
 
     def prepare(self, train: Entries, test: Entries) -> None:
@@ -204,7 +206,8 @@ class Cmfrec(Contestant):
     def candidates(cls, matrix: str) -> list[Settings]:
         if matrix == "made-20m":
             return grid(k=[10], penalty=[5.0, 10.0], iterations=[10])
-        return grid(k=[5, 10, 20], penalty=[2.5, 5.0, 10.0, 20.0], iterations=[10])
+        ranks = [10] if matrix == "made-1m" else [5, 10, 20]
+        return grid(k=ranks, penalty=[2.5, 5.0, 10.0, 20.0], iterations=[10])
 
     def prepare(self, train: Entries, test: Entries) -> None:
         import cmfrec
@@ -236,8 +239,9 @@ class Implicit(Contestant):
     @classmethod
     def candidates(cls, matrix: str) -> list[Settings]:
         if matrix == "made-20m":
-            return grid(k=[16], penalty=[1.0, 10.0], alpha=[10.0], iterations=[10])
-        return grid(k=[8, 16], penalty=[1.0, 10.0], alpha=[1.0, 10.0, 40.0], iterations=[10])
+            return grid(k=[16], penalty=[10.0], alpha=[10.0, 40.0], iterations=[10])
+        ranks = [16] if matrix == "made-1m" else [8, 16]
+        return grid(k=ranks, penalty=[10.0, 50.0], alpha=[10.0, 40.0], iterations=[10])
 
     def prepare(self, train: Entries, test: Entries) -> None:
         from implicit.cpu.als import AlternatingLeastSquares
@@ -340,9 +344,7 @@ class Torch(Contestant):
         if matrix == "made-20m":
             return grid(k=[10], rate=[0.02], penalty=[0.01, 0.02], batch=[131_072], iterations=[8])
         batch = [8_192] if matrix == "ml-100k" else [16_384]
-        return grid(
-            k=[10], rate=[0.01, 0.03], penalty=[0.01, 0.02, 0.04], batch=batch, iterations=[10, 20]
-        )
+        return grid(k=[10], rate=[0.01, 0.03], penalty=[0.01, 0.02, 0.03], batch=batch, iterations=[10])
 
     def prepare(self, train: Entries, test: Entries) -> None:
         import torch
