@@ -99,7 +99,7 @@ def test_the_quickest_of_equally_good_settings_is_chosen():
     def fit(loss, seconds):
         return {"log_loss": loss, "scaled_log_loss": 0.0, "seconds": seconds}
 
-    tried = [({"a": 1}, fit(0.5, 9.0)), ({"a": 2}, fit(0.5003, 1.0)), ({"a": 3}, fit(0.51, 0.1))]
+    tried = [({"a": 1}, fit(0.5, 9.0)), ({"a": 2}, fit(0.5015, 1.0)), ({"a": 3}, fit(0.51, 0.1))]
     assert runner.chosen(tried)[0] == {"a": 2}
 
 

@@ -119,7 +119,10 @@ class Libmf(Contestant):
     def candidates(cls, matrix: str) -> list[Settings]:
         losses = [cls.LOGISTIC, cls.SQUARED_HINGE]
         if matrix == "made-20m":
-            return grid(fun=[cls.LOGISTIC], k=[16], penalty=[0.03, 0.05, 0.1], iterations=[30])
+            return [
+                *grid(fun=[cls.LOGISTIC], k=[16], penalty=[0.03], iterations=[30]),
+                *grid(fun=[cls.SQUARED_HINGE], k=[16], penalty=[0.05], iterations=[15]),
+            ]
         if matrix == "made-1m":
             return grid(fun=losses, k=[16], penalty=[0.03, 0.05, 0.1], iterations=[20, 40])
         return grid(fun=losses, k=[8, 16], penalty=[0.03, 0.05, 0.1, 0.2], iterations=[10, 20, 40])
@@ -159,7 +162,9 @@ class Smurff(Contestant):
 
     @classmethod
     def candidates(cls, matrix: str) -> list[Settings]:
-        return grid(k=[10, 16] if matrix == "ml-100k" else [10], iterations=[60, 120])
+        if matrix == "made-1m":
+            return grid(k=[12, 16], iterations=[60])  # effects need a dimension each
+        return grid(k=[10, 16], iterations=[60, 120])
 
     def prepare(self, train: Entries, test: Entries) -> None:
         import smurff
@@ -205,7 +210,7 @@ class Cmfrec(Contestant):
     @classmethod
     def candidates(cls, matrix: str) -> list[Settings]:
         if matrix == "made-20m":
-            return grid(k=[10], penalty=[5.0, 10.0], iterations=[10])
+            return grid(k=[10], penalty=[5.0], iterations=[6, 10])
         ranks = [10] if matrix == "made-1m" else [5, 10, 20]
         return grid(k=ranks, penalty=[2.5, 5.0, 10.0, 20.0], iterations=[10])
 
@@ -239,9 +244,9 @@ class Implicit(Contestant):
     @classmethod
     def candidates(cls, matrix: str) -> list[Settings]:
         if matrix == "made-20m":
-            return grid(k=[16], penalty=[10.0], alpha=[10.0, 40.0], iterations=[10])
+            return grid(k=[16], penalty=[10.0], alpha=[40.0, 100.0], iterations=[8])
         ranks = [16] if matrix == "made-1m" else [8, 16]
-        return grid(k=ranks, penalty=[10.0, 50.0], alpha=[10.0, 40.0], iterations=[10])
+        return grid(k=ranks, penalty=[10.0, 50.0], alpha=[40.0, 100.0], iterations=[10])
 
     def prepare(self, train: Entries, test: Entries) -> None:
         from implicit.cpu.als import AlternatingLeastSquares

@@ -21,7 +21,7 @@ from benchmarks.peers.matrices import MATRICES
 SETTINGS = Path(__file__).with_name("settings.json")
 RESULTS = "results.jsonl"
 # Among settings whose validation log-losses differ by less than this, the quickest is taken.
-INDIFFERENCE = 5e-4
+INDIFFERENCE = 2e-3
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 REFERENCE = "libmf"
 # onebit's course is followed until it passes this contestant too.

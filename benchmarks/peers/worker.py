@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import json
-import resource
 import sys
 import time
 from pathlib import Path
@@ -35,8 +34,11 @@ def peak_megabytes() -> float:
     if status.is_file():
         (line,) = (text for text in status.read_text().splitlines() if text.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024 / 1e6
-    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return size / 1e6 if sys.platform == "darwin" else size * 1024 / 1e6
+    if sys.platform == "win32":
+        return psutil.Process().memory_info().peak_wset / 1e6
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def log_loss(probabilities: NDArray[Any], signs: NDArray[np.int8]) -> float:
