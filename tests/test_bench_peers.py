@@ -144,6 +144,9 @@ def test_results_survive_an_interruption_and_are_not_computed_again(tmp_path, mo
         return {"points": [point], "peak_mb": 1.0, "before_mb": 1.0}
 
     monkeypatch.setattr(runner.Runner, "_start", start)
+    monkeypatch.setattr(runner, "SETTINGS", tmp_path / "settings.json")
+    chosen = {name: {"settings": {"iterations": 3}} for name in CONTESTANTS}
+    runner.SETTINGS.write_text(json.dumps({"made-1m": chosen}))
 
     def run():
         here = runner.Runner(tmp_path, 10.0, lambda text: None)
@@ -163,6 +166,32 @@ def test_results_survive_an_interruption_and_are_not_computed_again(tmp_path, mo
     assert started == []
     assert path.read_text() == whole
     assert here.accuracy("made-1m", "libmf", 1) == pytest.approx(0.7)
+
+
+def test_a_contestant_without_settings_is_tuned_first_and_what_is_chosen_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "SETTINGS", tmp_path / "settings.json")
+    asked = []
+
+    def start(self, task):
+        asked.append((task.get("validation", False), task["settings"], task["curve"]))
+        loss = 0.5 if task["settings"]["penalty"] == 10.0 else 0.6
+        point = {"seconds": [1.0], "accuracy": [0.7], "scaled_log_loss": [loss], "iterations": [3]}
+        point |= {"curve": [[2.0, -1.0]]} if task.get("validation") else {}
+        return {"points": [point], "peak_mb": 1.0, "before_mb": 1.0}
+
+    monkeypatch.setattr(runner.Runner, "_start", start)
+    here = runner.Runner(tmp_path, 10.0, lambda text: None)
+    here.versions = dict.fromkeys(CONTESTANTS, "1")
+    here.finals("made-1m", ["cmfrec"], [1], repeats=1, patience=20.0)
+    candidates = CONTESTANTS["cmfrec"].candidates("made-1m")
+    assert [settings for validation, settings, _ in asked if validation] == candidates
+    validation, settings, curve = asked[-1]
+    assert (validation, settings["penalty"], curve) == (False, 10.0, [2.0, -1.0])
+    asked.clear()
+    again = runner.Runner(tmp_path, 10.0, lambda text: None)
+    again.versions = here.versions
+    again.finals("made-1m", ["cmfrec"], [1], repeats=1, patience=20.0)
+    assert asked == []
 
 
 def test_long_fits_are_not_repeated(tmp_path, monkeypatch):

@@ -244,7 +244,7 @@ class Implicit(Contestant):
     @classmethod
     def candidates(cls, matrix: str) -> list[Settings]:
         if matrix == "made-20m":
-            return grid(k=[16], penalty=[10.0], alpha=[40.0, 100.0], iterations=[8])
+            return grid(k=[16], penalty=[10.0], alpha=[100.0], iterations=[8])
         ranks = [16] if matrix == "made-1m" else [8, 16]
         return grid(k=ranks, penalty=[10.0, 50.0], alpha=[40.0, 100.0], iterations=[10])
 
@@ -278,7 +278,7 @@ class Myfm(Contestant):
     @classmethod
     def candidates(cls, matrix: str) -> list[Settings]:
         if matrix == "made-1m":
-            return grid(method=["variational"], k=[10], iterations=[30, 60])
+            return grid(method=["variational"], k=[10], iterations=[15, 30])
         return grid(method=["variational", "gibbs"], k=[8], iterations=[50, 100])
 
     def prepare(self, train: Entries, test: Entries) -> None:
@@ -347,7 +347,7 @@ class Torch(Contestant):
     @classmethod
     def candidates(cls, matrix: str) -> list[Settings]:
         if matrix == "made-20m":
-            return grid(k=[10], rate=[0.02], penalty=[0.01, 0.02], batch=[131_072], iterations=[8])
+            return grid(k=[10], rate=[0.03], penalty=[0.005, 0.01], batch=[131_072], iterations=[8])
         batch = [8_192] if matrix == "ml-100k" else [16_384]
         return grid(k=[10], rate=[0.01, 0.03], penalty=[0.01, 0.02, 0.03], batch=batch, iterations=[10])
 

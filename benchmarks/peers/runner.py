@@ -118,7 +118,12 @@ class Runner:
     def finals(
         self, matrix: str, contestants: list[str], threads: list[int], repeats: int, patience: float
     ) -> None:
-        """Run every contestant to its end: all in turn, then all again."""
+        """Run every contestant to its end: all in turn, then all again.
+
+        One without settings for this matrix is tuned first.
+        """
+        new = [name for name in contestants if name not in self.settings.get(matrix, {})]
+        self.tune(matrix, new, threads[-1])
         turns = [
             iter(self.repeated(self.task(matrix, name, count), repeats, patience))
             for count in threads
