@@ -32,7 +32,7 @@ without probabilities: its scores went through a logistic curve fitted to the va
 
 The time to LIBMF's accuracy is that of the shortest fit that reaches the accuracy with which LIBMF ends
 (at the same number of threads): every contestant that gets there is run with 1, 2, 3, 5, 8, ...
-iterations (1, 2, 4, 8, ... on the largest matrix), afresh each time."""
+iterations (1, 2, 4, 8, ... where fits are long), afresh each time."""
 
 
 def write_page(runner: Runner, output: Path) -> None:

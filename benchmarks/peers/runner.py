@@ -22,6 +22,9 @@ SETTINGS = Path(__file__).with_name("settings.json")
 RESULTS = "results.jsonl"
 # Among settings whose validation log-losses differ by less than this, the quickest is taken.
 INDIFFERENCE = 2e-3
+# A ladder of iterations grows by one factor where the whole fit (on all splits) takes at most so many
+# seconds, and by the other where it takes longer.
+FINE_STEPS, COARSE_STEPS, QUICK = 1.5, 2.0, 5.0
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 REFERENCE = "libmf"
 # onebit's course is followed until it passes this contestant too.
@@ -200,10 +203,11 @@ class Runner:
 
     def ladder(self, matrix: str, name: str, threads: int) -> list[int]:
         """Return growing numbers of iterations below the final one."""
-        found = self.results(matrix, name, threads)[0]["points"][-1]["iterations"]
-        # Where a fit takes most of a minute the steps are coarse.
-        factor = 2.0 if matrix == "made-20m" else 1.5
-        steps, last = [1], int(np.median(found))
+        final = next(result for result in self.results(matrix, name, threads) if "points" in result)[
+            "points"
+        ][-1]
+        factor = FINE_STEPS if sum(final["seconds"]) <= QUICK else COARSE_STEPS
+        steps, last = [1], int(np.median(final["iterations"]))
         while steps[-1] * factor < last:
             steps.append(int(np.ceil(steps[-1] * factor)))
         return [step for step in steps if step < last] or [1]
