@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, action="append", help="numbers of threads (1 and 2)")
     parser.add_argument("--repeats", type=int, default=3, help="repeats of a task (3)")
     parser.add_argument(
-        "--patience", type=float, default=20.0, help="no repeats beyond so many seconds of fitting (20)"
+        "--patience", type=float, default=12.0, help="no repeats beyond so many seconds of fitting (12)"
     )
     parser.add_argument(
         "--limit", type=float, default=900.0, help="stop a process after so many seconds (900)"

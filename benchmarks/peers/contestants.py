@@ -210,7 +210,7 @@ class Cmfrec(Contestant):
     @classmethod
     def candidates(cls, matrix: str) -> list[Settings]:
         if matrix == "made-20m":
-            return grid(k=[10], penalty=[5.0], iterations=[6, 10])
+            return grid(k=[10], penalty=[10.0], iterations=[10])
         ranks = [10] if matrix == "made-1m" else [5, 10, 20]
         return grid(k=ranks, penalty=[2.5, 5.0, 10.0, 20.0], iterations=[10])
 
