@@ -97,8 +97,8 @@ def run(largest: float, threads: list[int], repeats: int, say: Callable[[str], N
                 f"{results[-1].nanoseconds:.0f} ns"
             )
 
-    measure(observations(10_000), 3, "full", max(threads), 1)  # load the kernels
-    measure(observations(10_000), 3, "diagonal", max(threads), 1)
+    measure(observations(100_000), 3, "full", max(threads), 1)  # load the kernels
+    measure(observations(100_000), 3, "diagonal", max(threads), 1)
     seen = observations(ANSWERS_FOR_RANKS)
     for family in FAMILIES:
         for rank in RANKS:
