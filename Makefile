@@ -2,10 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+VENV_PEERS := .venv-peers
+BIN_PEERS := $(VENV_PEERS)/bin
+PEERS := libmf smurff cmfrec implicit myfm scikit-surprise torch
 DATA ?= ../shared/data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
-.PHONY: install demo test lint study bench-accuracy bench-certificates clean
+.PHONY: install demo test lint study bench-accuracy bench-certificates bench-peers bench-growth clean
 
 install: $(VENV)/.installed
 
@@ -34,5 +37,22 @@ bench-accuracy: install
 bench-certificates: install
 	$(BIN)/python benchmarks/certificates.py --data $(DATA) --output docs/coverage.md
 
+# A peer that does not install is left out of the comparison. pkg_resources, which myfm imports, comes with
+# setuptools.
+$(VENV_PEERS)/.installed: pyproject.toml constraints-peers.txt
+	$(PYTHON) -m venv $(VENV_PEERS)
+	$(BIN_PEERS)/python -m pip install --quiet --disable-pip-version-check -c constraints-peers.txt -e ".[plot]" setuptools
+	for peer in $(PEERS); do \
+	  $(BIN_PEERS)/python -m pip install --quiet --disable-pip-version-check -c constraints-peers.txt $$peer \
+	    || echo "$$peer does not install here and is left out"; \
+	done
+	touch $@
+
+bench-peers: $(VENV_PEERS)/.installed
+	$(BIN_PEERS)/python -m benchmarks.peers --data $(DATA) --output docs/benchmarks.md
+
+bench-growth: install
+	$(BIN)/python -m benchmarks.growth --output docs/growth.md
+
 clean:
-	rm -rf $(VENV) demo .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(VENV_PEERS) build demo .pytest_cache .ruff_cache .mypy_cache .hypothesis
