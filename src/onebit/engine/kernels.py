@@ -36,7 +36,7 @@ from onebit.losses import majorise
 CHUNK = 96
 CACHED = 8192
 # A table of more numbers than this is far away; its lines are asked for some answers ahead.
-FAR = 4_000_000
+FAR = 250_000
 AHEAD = 8
 # Steps of conjugate gradients that a row of the diagonal family takes towards its best mean in a round.
 STEPS = 3
@@ -141,7 +141,7 @@ def _products(own, table, index, chunk, count, out):
     far = table.size > FAR
     for k in range(0, count, 4):
         if far:
-            for ahead in range(chunk + k + AHEAD, min(chunk + k + AHEAD + 4, last + 1)):
+            for ahead in range(chunk + k + AHEAD, min(chunk + k + AHEAD + 4, index.shape[0])):
                 for at in range(0, table.shape[1], BLOCK):
                     prefetch16(table, np.uint32(index[ahead]), at)
         a = np.uint32(index[chunk + k])

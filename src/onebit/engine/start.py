@@ -14,6 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.engine.kernels import whole_blocks
 from onebit.engine.vectors import BLOCK, weighted_sum16
 from onebit.hierarchy import Hierarchy
 from onebit.observations import Observations, View
@@ -26,13 +27,14 @@ START_VARIANCE = 0.1
 # A pseudo-count that shrinks the first guess of the effects of rows with few answers.
 _SHRINKAGE = 5.0
 # Rounds of power iteration, and the least number of vectors beyond those that are wanted.
-_ROUNDS = 2
-_MORE = 6
+_ROUNDS = 4
+_MORE = 5
 # Relative size below which a singular value is rounding.
 _SMALLEST = 1e-6
 # Weights beyond this many times their mean would let single answers decide.
 _LARGEST_WEIGHT = 3.0
 _CHUNK = 64
+_ONE, _TWO = np.float32(1.0), np.float32(2.0)
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,11 @@ def _sums(view: View) -> Array:
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _multiply(
-    begin, end, start, index, sign, weight, mean_weight, own_scale, own_odds, scale, odds, vectors, out
-):
-    """Write the products of rows ``begin:end`` of the matrix of residuals with ``vectors``."""
+def _multiply(begin, end, start, index, sign, weight, mean_weight, own_scale, own_odds, vectors, out):
+    """Write the products of rows ``begin:end`` of the matrix of residuals with ``vectors``.
+
+    The last column of ``vectors`` holds the other side's odds: one gather brings both.
+    """
     width = vectors.shape[1]
     values = np.empty(_CHUNK, np.float32)
     part = np.empty(width, np.float32)
@@ -101,10 +104,11 @@ def _multiply(
             for k in range(count):
                 j = np.uint32(index[chunk + k])
                 # The sign less its expectation, tanh(x / 2) with exp(x) the product of the odds.
-                residual = sign[chunk + k] - 1.0 + 2.0 / (own_odds[i] * odds[j] + 1.0)
+                odds = own_odds[i] * vectors[j, width - 1]
+                residual = np.float32(sign[chunk + k]) - _ONE + _TWO / (odds + _ONE)
                 if weight.shape[0] > 0:
                     residual *= min(weight[chunk + k] / mean_weight, _LARGEST_WEIGHT)
-                values[k] = residual * scale[j]
+                values[k] = residual
             for at in range(0, width, BLOCK):
                 weighted_sum16(values, count, vectors, index, chunk, at, part, at)
             for t in range(width):
@@ -131,15 +135,15 @@ class _Residuals:
     def times(self, side: int, vectors: Array) -> Array:
         """Return the matrix (side 0) or its transpose (side 1) times these vectors."""
         view, other = self.views[side], 1 - side
-        width = -(-vectors.shape[1] // BLOCK) * BLOCK
-        padded = np.zeros((len(vectors), width), np.float32)
-        padded[:, : vectors.shape[1]] = vectors
-        out = np.empty((view.size, width))
+        table = np.zeros((len(vectors), whole_blocks(vectors.shape[1] + 1)), np.float32)
+        table[:, : vectors.shape[1]] = vectors * self.scales[other][:, None]
+        table[:, -1] = self.odds[other]
+        out = np.empty((view.size, table.shape[1]))
 
         def task(begin: int, end: int) -> None:
             _multiply(
                 begin, end, view.start, view.index, view.sign, view.weight, self.mean_weight,
-                self.scales[side], self.odds[side], self.scales[other], self.odds[other], padded, out,
+                self.scales[side], self.odds[side], table, out,
             )  # fmt: skip
 
         self.pool.ranges(task, view.start)
@@ -165,7 +169,7 @@ def _leading_triples(
 ) -> tuple[Array, Array, Array]:
     """Return the leading left vectors, values and right vectors."""
     rows, columns = residuals.shape
-    wanted = min(-(-(rank + _MORE) // BLOCK) * BLOCK, rows, columns)
+    wanted = min(whole_blocks(rank + _MORE + 1) - 1, rows, columns)
     right = rng.standard_normal((columns, wanted))
     for _ in range(_ROUNDS):
         left = _principal(residuals.times(0, right))[0]
