@@ -73,7 +73,15 @@ def gibbs_truth(posterior, world, rows, columns, outside=None):
 
 def one_world(number: int) -> list[dict]:
     """Issue every certificate in one small world; return bounds and true risks."""
+    usual = onebit.gibbs.TARGET, onebit.directions.TARGET
     onebit.gibbs.TARGET = onebit.directions.TARGET = MONTE_CARLO_TARGET
+    try:
+        return small_world(number)
+    finally:
+        onebit.gibbs.TARGET, onebit.directions.TARGET = usual
+
+
+def small_world(number: int) -> list[dict]:
     name = WORLDS[number % len(WORLDS)]
     sampling = SAMPLING[number // len(WORLDS) % len(SAMPLING)]
     world = simulate.world(name, rank=2, shape=(30, 30), density=0.6, seed=number, **sampling)
