@@ -230,8 +230,8 @@ def test_fold_in_needs_new_ids_on_one_side_only(named):
 def test_ties_count_as_wrong(make, named, monkeypatch):
     frame, answers = named
     model = make().fit(frame, answers)
-    zeros = (np.zeros(len(frame)), np.ones(len(frame)))
-    monkeypatch.setattr(type(model), "_score_moments", lambda self, rows, columns: zeros)
+    zeros = np.zeros(len(frame))
+    monkeypatch.setattr(type(model), "_scores", lambda self, rows, columns: zeros)
     assert model.score(frame, answers) == 0.0
 
 
