@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onebit.nuclear import NuclearNormCompleter
     from onebit.observations import Observations
     from onebit.posterior import Posterior
+    from onebit.tables import read_answers
     from onebit.randomised import GibbsCompleter
 
 # Imported on first use: `import onebit` itself costs nothing.
@@ -35,6 +36,7 @@ _HOMES = {
     "Posterior": "onebit.posterior",
     "load": "onebit.models",
     "plots": "onebit.plots",
+    "read_answers": "onebit.tables",
     "simulate": "onebit.simulate",
 }
 
@@ -48,6 +50,7 @@ __all__ = [
     "Posterior",
     "load",
     "plots",
+    "read_answers",
     "simulate",
 ]
 
