@@ -133,6 +133,13 @@ def test_matrices_are_read_as_from_matrix_reads_them(tmp_path, rng):
     # The format counts from one, and an id is its text.
     one_based = [(row + 1, column + 1, yes) for row, column, yes in stored]
     assert triples(read_answers(tmp_path / "sparse.mtx")) == one_based
+    scipy.io.mmwrite(tmp_path / "dense.mtx", np.array([[1, 0, 1], [0, 1, 1]]))
+    whole = [(1, 1, True), (1, 2, False), (1, 3, True), (2, 1, False), (2, 2, True), (2, 3, True)]
+    assert triples(read_answers(tmp_path / "dense.mtx")) == whole
+    both = scipy.sparse.coo_matrix(np.array([[1, -1], [-1, 1]]))
+    scipy.io.mmwrite(tmp_path / "symmetric.mtx", both, symmetry="symmetric")
+    halves = [(1, 1, True), (1, 2, False), (2, 1, False), (2, 2, True)]
+    assert triples(read_answers(tmp_path / "symmetric.mtx")) == halves
 
 
 @pytest.mark.parametrize(
@@ -189,18 +196,21 @@ BAD_FILES = {
     "minus one, zero, one": ("user,item,liked\na,x,1\nb,x,-1\nb,y,0\n", "line 4.*'0' does not go with"),
     "ratings": ("user,item,stars\na,x,1\nb,x,4\n", "line 3.*'4'.*--threshold 3.5"),
     "no such word": ("user,item,liked\na,x,dunno\n", "line 2.*'dunno' is no yes or no"),
-    "a short line": (
-        "user,item,liked\na,x,1\n\nb,x\nc,x,1\n", "line 4 of a.csv, 'b,x': 2 fields where there should be 3",
+    "short line": (
+        "user,item,liked\na,x,1\n\nb,x\nc,x,1\n",
+        "line 4 of a.csv, 'b,x': 2 fields where there should be 3",
     ),
     "a long line": ("user,item,liked\na,x,1\nb,x,0,7\n", "line 3.*4 fields where there should be 3"),
     "a missing id": ("user,item,liked\na,,1\n", "line 2 of a.csv, 'a,,1': the column id is missing"),
     "not UTF-8": (b"user,item,liked\na,x,1\nb\xe9,x,1\n", "line 3.*the row id is not UTF-8"),
+    "a short line, not UTF-8": (b"user,item,liked\na,x,1\nb\xe9,x\n", "line 3.*2 fields where"),
+    "an answer that is not UTF-8": (b"user,item,liked\na,x,1\nb,x,\xe9\n", "line 3.*does not go with"),
     "names not UTF-8": (b"us\xe9r,item,liked\na,x,1\n", "first line of a.csv is not UTF-8"),
     "UTF-16": ("user,item,liked\na,x,1\n".encode("utf-16"), "written in UTF-16; save it as UTF-8"),
     "old Mac": ("user,item,liked\ra,x,1\r", "old Macs"),
     "a zero byte": (b"user,it\0em,liked\na,x,1\n", "a zero byte"),
     "an open quote": ('user,"item,liked\na,x,1\n', "opens a quote and never closes it"),
-    "no names known": ("a,b,c,d\n1,2,3,4\n", "which column holds the row ids.*--wide.*'a', 'b', 'c', 'd'"),
+    "no names known": ("a,b,c,d\n1,2,3,4\n", "which column holds the row ids.*--wide.*'a', 'b', 'c'"),
     "data for names": ("196,242,3,881\n186,302,3,891\n", "looks like data.*--no-header"),
     "data for names, words": ("ann,tea,yes\nbob,tea,no\n", "looks like data.*--no-header"),
     "all blank": ("user,item,liked\na,x,\nb,x,NA\n", "no answers: every one of its 2 entries is blank"),
@@ -228,6 +238,10 @@ BAD_BYTES = {
     "noise.mtx": b"%%MatrixMarket matrix nonsense\n1 1 1\n",
     "short.mtx": b"%%MatrixMarket matrix coordinate real general\n3 3 5\n1 1 1.0\n",
     "outside.mtx": b"%%MatrixMarket matrix coordinate real general\n3 3 1\n7 1 1.0\n",
+    "garbage.mtx": b"%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1\n2 2 1\xf5",
+    "sizes.mtx": b"%%MatrixMarket matrix coordinate real general\nx y\n1 1 1\n",
+    "many.mtx": b"%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 1\n2 2 1\n",
+    "skew.mtx": b"%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 1 1\n",
     "pattern.mtx": b"%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 1\n",
     "list.jsonl": b'[{"user": 1}]\n',
     "half.jsonl": b'{"user": "a", "item": "x", "liked": 1}\n{"user": \n',

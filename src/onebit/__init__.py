@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from onebit.nuclear import NuclearNormCompleter
     from onebit.observations import Observations
     from onebit.posterior import Posterior
-    from onebit.tables import read_answers
     from onebit.randomised import GibbsCompleter
+    from onebit.tables import read_answers
 
 # Imported on first use: `import onebit` itself costs nothing.
 _HOMES = {

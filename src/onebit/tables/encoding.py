@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from onebit.ids import IdIndex
+from onebit.tables.problems import NOT_UTF8
 
 Codes = NDArray[np.int32]
 
@@ -40,17 +41,20 @@ def distinct(column: pa.Array) -> tuple[pa.Array, Codes]:
     return as_text(encoded.dictionary), codes
 
 
-def bad_utf8(values: pa.Array) -> int | None:
-    """Return the place of the first value that is not UTF-8."""
+def not_utf8(values: pa.Array) -> NDArray[np.bool_]:
+    """Return which values (bytes) are no text: not UTF-8, or marked so when they were read."""
     try:
-        values.cast(pa.large_string())
+        texts = values.cast(pa.large_string())
     except pa.ArrowInvalid:
-        for place, value in enumerate(values.to_pylist()):
-            try:
-                (value or b"").decode("utf-8")
-            except UnicodeDecodeError:
-                return place
-    return None
+        return np.array([_undecodable(value) for value in values.to_pylist()], dtype=bool)
+    return pc.match_substring(texts, NOT_UTF8).to_numpy(zero_copy_only=False).astype(bool)
+
+
+def _undecodable(value: bytes) -> bool:
+    try:
+        return NOT_UTF8 in value.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
 
 
 class GrowingIds:

@@ -6,6 +6,7 @@ columns are wanted is settled by a callback, as soon as their names and the firs
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -21,15 +22,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import pandas as pd
 import psutil
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
-import scipy.io
 import scipy.sparse
 
-from onebit.tables.problems import Problems, TableError, shown
+from onebit.tables.problems import NOT_UTF8, Problems, TableError, shown
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow", "npz", "mtx")
 SUFFIXES = {
@@ -182,6 +183,8 @@ def batches(
             yield from _npz(source, choose)
         else:
             yield from _mtx(source, choose)
+    except UnicodeDecodeError:
+        raise TableError(f"{source.name} holds text that is not UTF-8") from None
     except _ARROW as error:
         what = str(error).split("\n")[0]
         raise TableError(f"{source.name} cannot be read as {source.format}: {what}") from None
@@ -233,7 +236,7 @@ def _csv(
         strings_can_be_null=False,
     )
     # An empty line in place of the names: without it, a byte order mark of the first id would go.
-    data = io.BufferedReader(_Chained(b"\n" + b"".join(lines), stream), 1 << 20)
+    data = io.BufferedReader(_Text(b"\n" + b"".join(lines), stream), 1 << 20)
     begin = 0
     try:
         for record in pa.csv.open_csv(data, options, parse, convert):
@@ -263,19 +266,40 @@ def _line_numbers(begin: int, left_out: list[int], header: bool) -> Callable[[in
     return place
 
 
-class _Chained(io.RawIOBase):
-    """Some bytes, then the rest of a stream."""
+class _Text(io.RawIOBase):
+    """Some bytes, then the rest of a stream, as UTF-8 in which a mark stands for what is not.
+
+    The parser cannot pass a line on that is not UTF-8, and the mark is found again in the fields.
+    """
 
     def __init__(self, first: bytes, rest: BinaryIO) -> None:
-        self._first, self._rest = io.BytesIO(first), rest
+        self._rest, self._ready = rest, memoryview(b"")
+        self._decoder = codecs.getincrementaldecoder("utf-8")("onebit-mark")
+        self._first: bytes | None = first
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._first.read(len(buffer)) or self._rest.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+        while not self._ready:
+            data = self._rest.read(1 << 20) if self._first is None else self._first
+            ended = self._first is None and not data
+            self._first = None
+            self._ready = memoryview(self._decoder.decode(data, ended).encode())
+            if ended and not self._ready:
+                return 0
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
+
+
+def _mark(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return NOT_UTF8, error.end
+
+
+codecs.register_error("onebit-mark", _mark)
 
 
 def _first_record(stream: BinaryIO, name: str) -> str:
@@ -362,8 +386,8 @@ def _whole(source: Source) -> Any:
 
 def _texts(column: pa.Array) -> list[str]:
     try:
-        return [text or "" for text in column.cast(pa.string()).to_pylist()]
-    except pa.ArrowException:  # lists, structures: neither ids nor answers
+        return [text or "" for text in column.slice(0, _SAMPLE).cast(pa.string()).to_pylist()]
+    except (pa.ArrowException, UnicodeDecodeError):  # lists, structures: neither ids nor answers
         return ["(nested)"] * len(column)
 
 
@@ -394,7 +418,7 @@ def _arrow(source: Source, choose: Choose) -> Iterator[Batch]:
     for record in records:
         record.validate(full=True)
         if wanted is None:
-            wanted = choose(names, [_texts(column.slice(0, _SAMPLE)) for column in record.columns])
+            wanted = choose(names, [_texts(column) for column in record.columns])
         yield Batch([record.column(k) for k in wanted], _numbered(begin))
         begin += record.num_rows
     if begin == 0:
@@ -422,7 +446,7 @@ def _npz(source: Source, choose: Choose) -> Iterator[Batch]:
             matrix = scipy.sparse.load_npz(data)
             if matrix.format in ("csr", "csc"):
                 matrix.check_format(full_check=True)
-            yield from _matrix(matrix, 0, choose)
+            yield from _matrix(matrix, choose)
             return
     except TableError:
         raise
@@ -431,7 +455,7 @@ def _npz(source: Source, choose: Choose) -> Iterator[Batch]:
     if not arrays:
         raise TableError(f"{source.name} holds no arrays")
     if len(arrays) == 1 and next(iter(arrays.values())).ndim == 2:
-        yield from _matrix(next(iter(arrays.values())), 0, choose)
+        yield from _matrix(next(iter(arrays.values())), choose)
         return
     flat = {name: array for name, array in arrays.items() if array.ndim == 1}
     lengths = {len(array) for array in flat.values()}
@@ -445,21 +469,71 @@ def _npz(source: Source, choose: Choose) -> Iterator[Batch]:
 
 
 def _mtx(source: Source, choose: Choose) -> Iterator[Batch]:
+    # Not by scipy.io.mmread, which a damaged line can crash.
+    wanted = None
+    begin = 0
     try:
-        header = source.stream.peek(200)[:200].split(b"\n")[0].lower()  # type: ignore[attr-defined]
-        if b"pattern" in header or b"complex" in header:
-            raise TableError(
-                f"{source.name} holds no yes/no values: its first line is {shown(header.decode())}"
-            )
-        matrix = scipy.io.mmread(source.stream)
+        for columns in _market(source):
+            arrays = {name: pa.array(values) for name, values in columns.items()}
+            if wanted is None:
+                wanted = choose(list(arrays), [_texts(array) for array in arrays.values()])
+            chosen = list(arrays.values())
+            yield Batch([chosen[k] for k in wanted], _numbered(begin))
+            begin += len(chosen[0])
     except TableError:
         raise
     except _BROKEN as error:
         raise TableError(f"{source.name} cannot be read as Matrix Market: {error}") from None
-    yield from _matrix(matrix, 1, choose)
+    if wanted is None:
+        raise TableError(f"{source.name} holds no answers")
 
 
-def _matrix(matrix: Any, first: int, choose: Choose) -> Iterator[Batch]:
+def _market(source: Source) -> Iterator[dict[str, Any]]:
+    """Read a Matrix Market file: ids from one, and the stored values."""
+    words = source.stream.readline(1000).decode("ascii", "replace").lower().split()
+    known = len(words) == 5 and words[:2] == ["%%matrixmarket", "matrix"]
+    if not known or words[2] not in ("coordinate", "array"):
+        raise TableError(
+            f"{source.name} is no Matrix Market file: it begins with {shown(' '.join(words))}"
+        )
+    kind, numbers, symmetry = words[2:]
+    if numbers not in ("real", "double", "integer", "unsigned-integer"):
+        raise TableError(f"{source.name} holds no yes/no values: its numbers are {shown(numbers)}")
+    if symmetry not in ("general", "symmetric") or (kind == "array" and symmetry != "general"):
+        raise TableError(f"{source.name} is {shown(symmetry)}; write the whole matrix, as general")
+    line = source.stream.readline(1000)
+    while line.startswith(b"%") or (line and not line.strip()):
+        line = source.stream.readline(1000)
+    sizes = [int(word) for word in line.split()]
+    if len(sizes) != (3 if kind == "coordinate" else 2) or min(sizes) < 0:
+        raise TableError(f"{source.name}: {shown(line.decode('ascii', 'replace').strip())} are no sizes")
+    rows, columns = sizes[:2]
+    expected = sizes[2] if kind == "coordinate" else rows * columns
+    names = {"row": np.int64, "column": np.int64} if kind == "coordinate" else {}
+    done = 0
+    for chunk in pd.read_csv(
+        source.stream, sep=r"\s+", header=None, names=[*names, "answer"], dtype=names | {"answer": float},
+        chunksize=_LINES, index_col=False,
+    ):  # fmt: skip
+        if kind == "coordinate":
+            row, column = chunk["row"].to_numpy(), chunk["column"].to_numpy()
+        else:  # column by column
+            column, row = np.divmod(np.arange(done, done + len(chunk)), rows)
+            row, column = row + 1, column + 1
+        done += len(chunk)
+        value = chunk["answer"].to_numpy()
+        if done > expected or ((row < 1) | (row > rows) | (column < 1) | (column > columns)).any():
+            raise TableError(f"{source.name} holds entries beyond its size, {rows} x {columns}")
+        if symmetry == "symmetric":
+            mirror = row != column
+            row, column = np.append(row, column[mirror]), np.append(column, row[mirror])
+            value = np.append(value, value[mirror])
+        yield {"row": row, "column": column, "answer": value}
+    if done != expected:
+        raise TableError(f"{source.name} ends after {done} of {expected} entries")
+
+
+def _matrix(matrix: Any, choose: Choose) -> Iterator[Batch]:
     """Take a matrix apart: of a sparse one what is stored, of a dense one what is not NaN."""
     if scipy.sparse.issparse(matrix):
         stored = matrix.tocoo()
@@ -469,8 +543,8 @@ def _matrix(matrix: Any, first: int, choose: Choose) -> Iterator[Batch]:
         row, column = np.nonzero(seen)
         value = matrix[row, column]
     arrays = {
-        "row": row.astype(np.int64) + first,
-        "column": column.astype(np.int64) + first,
+        "row": row.astype(np.int64),
+        "column": column.astype(np.int64),
         "answer": value,
     }
     yield from _arrays(arrays, choose, "the matrix")
@@ -480,5 +554,5 @@ def _arrays(arrays: dict[str, Any], choose: Choose, source: str) -> Iterator[Bat
     if len(next(iter(arrays.values()))) == 0:
         raise TableError(f"{source} holds no answers")
     columns = [pa.array(array) for array in arrays.values()]
-    wanted = choose(list(arrays), [_texts(column.slice(0, _SAMPLE)) for column in columns])
+    wanted = choose(list(arrays), [_texts(column) for column in columns])
     yield Batch([columns[k] for k in wanted], _numbered(0))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 # Beyond this share of bad lines the columns are wrong, not the lines.
 MOST_BAD = 0.5
 _SHOWN = 60
+# Stands for bytes that are not UTF-8, in text that must be: a code point that no text may use.
+NOT_UTF8 = "\U0010ffff"
 
 
 class TableError(ValueError):
@@ -15,6 +17,7 @@ class TableError(ValueError):
 
 def shown(text: str) -> str:
     """Return text in quotes, short enough for a message, with nothing in it that moves a terminal."""
+    text = text.replace(NOT_UTF8, "\N{REPLACEMENT CHARACTER}")
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
 
 

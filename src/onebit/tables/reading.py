@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onebit.observations import MAX_SIZE, Observations
 from onebit.tables.answers import BAD, BLANK, Vocabulary
 from onebit.tables.columns import Chosen, Layout, choose
-from onebit.tables.encoding import Codes, GrowingIds, bad_utf8, distinct
+from onebit.tables.encoding import Codes, GrowingIds, distinct, not_utf8
 from onebit.tables.formats import Advance, Batch, Source, batches, opened
 from onebit.tables.problems import Problems, TableError
 
@@ -185,10 +185,8 @@ class _Texts:
         return np.append(empty.astype(bool), True)[self.codes]
 
     def undecodable(self) -> NDArray[np.bool_]:
-        if bad_utf8(self.values) is None:
-            return np.zeros(len(self.codes), dtype=bool)
-        bad = np.array([_undecodable(value) for value in self.values.to_pylist()] + [False], dtype=bool)
-        return bad[self.codes]
+        """Return which lines hold what is not UTF-8 here."""
+        return np.append(not_utf8(self.values), False)[self.codes]
 
     def field(self, k: int) -> str:
         code = self.codes[k]
@@ -200,14 +198,6 @@ class _Texts:
             return self.values, self.codes
         used, codes = np.unique(self.codes[keep], return_inverse=True)
         return self.values.take(pa.array(used)), codes.astype(np.int32)
-
-
-def _undecodable(value: bytes) -> bool:
-    try:
-        value.decode("utf-8")
-    except UnicodeDecodeError:
-        return True
-    return False
 
 
 def _bad_ids(sides: dict[str, _Texts], blank_line: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
