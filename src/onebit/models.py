@@ -14,6 +14,7 @@ from onebit.certificates import HeldOut
 from onebit.estimator import Answers, PairClassifier
 from onebit.ids import IdIndex
 from onebit.observations import Observations
+from onebit.parameters import check_parameters
 from onebit.posterior import packed_size
 from onebit.priors import prior_from_settings
 from onebit.record import Record
@@ -103,7 +104,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     tensors, content = storage.read(path, "model")
     name = content.get("class") if isinstance(content, dict) else None
-    if name not in _HOMES:
+    if not isinstance(name, str) or name not in _HOMES:
         raise storage.FileError(f"{path} holds a {name!r}, which this package does not know")
     try:
         return _restored(name, tensors, content)
@@ -115,8 +116,11 @@ def load(path: str | os.PathLike[str]) -> Any:
 def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> PairClassifier:
     kind = getattr(importlib.import_module(_HOMES[name]), name)
     model: PairClassifier = kind(**restored_parameters(content["parameters"]))
+    check_parameters(model, model._checks)
     answers = content["answers"]
     classes = np.array(answers["values"], dtype=np.dtype(answers["type"]))
+    if classes.shape != (2,) or classes.dtype.kind not in "biufU":
+        raise ValueError(f"answers written as {answers!r}")
     rows, columns = (
         IdIndex(
             storage.unpack_ids(tensors, content[side], f"ids.{side}").rename(content[side]["name"]),
@@ -154,8 +158,15 @@ def _check_shapes(model: PairClassifier) -> None:
                 raise ValueError(f"means of shape {gaussians.mean.shape}")
             if gaussians.covariance.shape != (size[side], spread):
                 raise ValueError(f"covariances of shape {gaussians.covariance.shape}")
-        if len(posterior.hyper.factors.mean) != hierarchy.rank:
-            raise ValueError(f"{len(posterior.hyper.factors.mean)} variances for rank {hierarchy.rank}")
+        hyper = posterior.hyper
+        for variances, count in (
+            (hyper.factors, hierarchy.rank),
+            (hyper.row_effect, int(hierarchy.has_effect(0))),
+            (hyper.column_effect, int(hierarchy.has_effect(1))),
+        ):
+            found = set() if variances is None else {part.shape for part in asdict(variances).values()}
+            if found != {(count,)} and (count or found):
+                raise ValueError(f"variances of shapes {found} where there should be {count}")
     left, right = getattr(model, "left_", None), getattr(model, "right_", None)
     if (
         left is not None

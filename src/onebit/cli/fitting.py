@@ -6,6 +6,7 @@ import time
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from onebit.cli import options as o
@@ -249,12 +250,13 @@ def evaluate(
         with voice.bar("evaluating") as tell:
             result = measure(estimator, reading.observations, folds, seed, tell)
         table = result.table()
-        shown = Table(title=f"{folds} folds of {result.n_answers:,} answers, mean ± standard error")
-        shown.add_column("")
+        title = f"{folds} folds of {result.n_answers:,} answers, mean ± standard error"
+        shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+        shown.add_column("", no_wrap=True)
         for name in MEASURES:
             shown.add_column(name.replace("_", " "), justify="right")
         for method, line in table.iterrows():
-            cells = [f"{line[name]:.4f} ± {line[f'{name}_se']:.4f}" for name in MEASURES]
+            cells = [f"{line[name]:.4f}±{line[f'{name}_se']:.4f}" for name in MEASURES]
             shown.add_row(str(method), *cells)
         content = {
             "folds": folds,

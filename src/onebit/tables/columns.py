@@ -137,7 +137,8 @@ def choose(
         if place is not None:
             found[role] = place
     if len(found) < len(asked) and len(names) == len(asked) and not {"row", "column"} & set(found):
-        _refuse_data_as_names(names, source)
+        if layout.header:
+            _refuse_data_as_names(names, source)
         _refuse_answers_as_ids(sample, source, answers)
         rest = [k for k in range(len(names)) if k not in found.values()]
         found |= dict(zip([role for role in asked if role not in found], rest, strict=True))
@@ -147,7 +148,8 @@ def choose(
         if len(rest) == len(wanted) == 1:
             found[wanted[0]] = rest[0]
         else:
-            _refuse_data_as_names(names, source)
+            if layout.header:
+                _refuse_data_as_names(names, source)
             options = {"row": "--row", "column": "--col", "answer": "--answer"}
             wide_too = ", or --wide for one row a line" if answers and not found else ""
             raise TableError(
