@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DATA ?= ../shared/data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
-.PHONY: install demo test lint study bench-accuracy bench-certificates clean
+.PHONY: install demo test lint study docs bench-accuracy bench-certificates clean
 
 install: $(VENV)/.installed
 
@@ -15,7 +15,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: install
-	$(BIN)/onebit demo --output demo
+	$(BIN)/onebit demo --output demo $(if $(MOVIELENS),--movielens $(MOVIELENS))
 
 lint: install
 	$(BIN)/ruff check .
@@ -28,6 +28,14 @@ test: lint
 study: install
 	$(BIN)/onebit study --output docs $(if $(MOVIELENS),--movielens $(MOVIELENS))
 
+# Warnings are errors, a broken link is a warning.
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict --site-dir site
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	touch $@
+
 bench-accuracy: install
 	$(BIN)/python benchmarks/accuracy.py --data $(DATA) --output docs/accuracy.md
 
@@ -35,4 +43,4 @@ bench-certificates: install
 	$(BIN)/python benchmarks/certificates.py --data $(DATA) --output docs/coverage.md
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) demo site .pytest_cache .ruff_cache .mypy_cache .hypothesis

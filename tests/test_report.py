@@ -227,7 +227,8 @@ def test_a_browser_shows_it_without_errors(page, tmp_path, width):
     path.write_text(page.replace("<title>", watch + "<title>", 1), encoding="utf-8")
     command = [
         BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", f"--window-size={width},900",
-        f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", "--dump-dom", path.as_uri(),
+        f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", "--dump-dom",
+        path.as_uri(),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     said = re.search(r'<p id="said">(.*?)</p>', done.stdout)

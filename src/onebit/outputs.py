@@ -125,7 +125,7 @@ def best_blanks(
             for k, row in enumerate(block):
                 if row < seen.size:  # rows that were folded in have no answers here
                     order_by[k, seen.index[seen.start[row] : seen.start[row + 1]]] = -np.inf
-        best = np.argsort(-order_by, axis=1, kind="stable")[:, :count]
+        best = _largest(order_by, count)
         line = np.repeat(np.arange(len(block)), best.shape[1])
         column = best.ravel()
         left = order_by[line, column] > -np.inf
@@ -139,6 +139,16 @@ def best_blanks(
             column_name: column_ids.take(pa.array(column)),
         }
         yield _table(model, ids, chosen, kept)
+
+
+def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Return the places of the largest values of each line, largest first."""
+    if count < values.shape[1]:
+        places = np.sort(np.argpartition(-values, count - 1, axis=1)[:, :count], axis=1)
+    else:
+        places = np.tile(np.arange(values.shape[1]), (len(values), 1))
+    order = np.argsort(-np.take_along_axis(values, places, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(places, order, axis=1)
 
 
 def whole_matrix(

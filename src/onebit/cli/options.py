@@ -80,14 +80,12 @@ Seed = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(
-        min=1, rich_help_panel=_HOW, help="Threads; they do not change the result. [default: all]"
-    ),
+    typer.Option(min=1, rich_help_panel=_HOW, help="Threads, if not all; the result is the same."),
 ]
 Delta = Annotated[float, typer.Option(help="The probability with which a certificate may fail.")]
 MaxError = Annotated[
     float | None,
-    typer.Option(help="Mark the predictions of which at most this share is wrong. [default: 0.1]"),
+    typer.Option(help="Mark the predictions of which at most this share is wrong; 0.1 unless given."),
 ]
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", show_default=False, help="A model that `onebit fit` wrote.")

@@ -46,9 +46,14 @@ def kept_predictions(voice: Voice, model: Any, max_error: float | None, delta: f
     if kept.certificate is None:
         shares = model.certify_selective(delta)
         least = min(certificate.bound for certificate in shares.certificates)
+        advice = (
+            f"{least:.1%}: try --max-error {least + 0.005:.2f}"
+            if least < 0.5
+            else "no better than guessing"
+        )
         voice.note(
             f"certified: none, since no share of the predictions can be held to {kept.max_error:.0%} "
-            f"wrong; the least that can be certified is {least:.1%}: try --max-error {least + 0.005:.2f}"
+            f"wrong; the least that can be certified is {advice}"
         )
     else:
         voice.note(

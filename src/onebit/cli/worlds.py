@@ -19,9 +19,11 @@ def simulate(
     truth: Annotated[
         str | None, typer.Option(help="Also write every entry's true probability of yes.")
     ] = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="Rows. [default: 200; of a school 400]")] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows; 200 unless given, of a school 400.")
+    ] = None,
     cols: Annotated[
-        int | None, typer.Option(min=1, help="Columns. [default: 200; of a school 150]")
+        int | None, typer.Option(min=1, help="Columns; 200 unless given, of a school 150.")
     ] = None,
     density: Annotated[float, typer.Option(help="Answers, as a share of the entries.")] = 0.2,
     rank: Annotated[int, typer.Option(min=1, help="Rank of the matrix; a school has none.")] = 3,
@@ -118,7 +120,8 @@ def study(
         Path | None, typer.Option(help="Folder of MovieLens 100k; else it is downloaded.")
     ] = None,
     movielens_splits: Annotated[
-        int | None, typer.Option(min=0, help="Splits of MovieLens 100k; 0 leaves it out. [default: 10]")
+        int | None,
+        typer.Option(min=0, help="Splits of MovieLens 100k, 10 unless given; 0 leaves it out."),
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes; -1 uses all cores.")] = -1,
 ) -> None:
