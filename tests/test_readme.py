@@ -25,13 +25,12 @@ def tables(tmp_path, monkeypatch):
     """The tables that the README's reader has."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("onebit.school.school", lambda *_: school(50, 20, 800, 0))
-    world = simulate.world("B1", rank=1, shape=(40, 30), density=0.6, seed=0)
+    world = simulate.world("B1", rank=1, shape=(25, 20), density=0.8, seed=0)
     stars = np.where(world.answers > 0, 4, 2)
     ratings = pd.DataFrame(world.pairs, columns=["user", "movie"]).assign(stars=stars)
     ratings.to_csv("ratings.csv", index=False)
-    runs = ratings.assign(right=(stars > 3).astype("Int8")).pivot(
-        index="user", columns="movie", values="right"
-    )
+    ratings["right"] = pd.Series(stars > 3, dtype="Int8")
+    runs = ratings.pivot(index="user", columns="movie", values="right")
     runs.rename_axis("model").to_csv("runs.csv")
     return tmp_path
 
