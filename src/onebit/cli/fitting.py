@@ -251,10 +251,10 @@ def evaluate(
             result = measure(estimator, reading.observations, folds, seed, tell)
         table = result.table()
         title = f"{folds} folds of {result.n_answers:,} answers, mean ± standard error"
-        shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+        shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
         shown.add_column("", no_wrap=True)
         for name in MEASURES:
-            shown.add_column(name.replace("_", " "), justify="right")
+            shown.add_column(name.replace("_", " "), justify="right", min_width=13)
         for method, line in table.iterrows():
             cells = [f"{line[name]:.4f}±{line[f'{name}_se']:.4f}" for name in MEASURES]
             shown.add_row(str(method), *cells)

@@ -47,13 +47,13 @@ def kept_predictions(voice: Voice, model: Any, max_error: float | None, delta: f
         shares = model.certify_selective(delta)
         least = min(certificate.bound for certificate in shares.certificates)
         advice = (
-            f"{least:.1%}: try --max-error {least + 0.005:.2f}"
+            f"the least that can be certified is {least:.1%}: try --max-error {least + 0.005:.2f}"
             if least < 0.5
-            else "no better than guessing"
+            else "with so few held-out answers, or so many errors, nothing below one half can be"
         )
         voice.note(
             f"certified: none, since no share of the predictions can be held to {kept.max_error:.0%} "
-            f"wrong; the least that can be certified is {advice}"
+            f"wrong; {advice}"
         )
     else:
         voice.note(
@@ -119,6 +119,7 @@ def predict(
         kept = kept_predictions(voice, fitted, max_error, delta)
         names = id_names(fitted)
         found: list[Any] = []
+        source = "standard input" if pairs == "-" else pairs
         if pair:
             batches: Iterable[Any] = [_typed_pairs(pair)]
         else:
@@ -129,7 +130,7 @@ def predict(
                 if not no_header:
                     _check_names(chosen, fitted)
                 if chosen.guessed:
-                    voice.note(f"{pairs}: taking {chosen}")
+                    voice.note(f"{source}: taking {chosen}")
                 found.append(problems)
 
             batches = read_pairs(pairs, layout, skip_bad=skip_bad, tell=tell)
@@ -140,7 +141,7 @@ def predict(
         for problems in found:
             if problems.count:
                 voice.note(
-                    f"{pairs}: {problems.count:,} bad lines left out, the first: {problems.first[0]}"
+                    f"{source}: {problems.count:,} bad lines left out, the first: {problems.first[0]}"
                 )
         unknown = [
             f"{count:,} with an unknown {name}"
