@@ -15,7 +15,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: install
-	$(BIN)/onebit demo --output demo $(if $(MOVIELENS),--movielens $(MOVIELENS))
+	$(BIN)/onebit demo --output demo
 
 lint: install
 	$(BIN)/ruff check .
@@ -30,7 +30,7 @@ study: install
 
 # Warnings are errors, a broken link is a warning.
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict --site-dir site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"

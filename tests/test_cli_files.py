@@ -219,6 +219,9 @@ def test_certificates_from_a_file(folder, model, tmp_path):
     assert again.record_.certificates[-1] == model.certify(0.05, ("pac-bayes-kl", "hold-out"))
     run("report", path, "-o", tmp_path / "r.html")
     assert "PAC-Bayes-kl" in (tmp_path / "r.html").read_text()
+    whole = json.loads(run("certify", path, "--method", "all", "--json", "-q").stdout)["certificates"][0]
+    assert len(whole["certificates"]) == len(model.certificate_methods())
+    assert {rung["delta"] for rung in whole["certificates"]} == {0.05 / len(whole["certificates"])}
     assert "no certificate 'magic'" in run("certify", path, "--method", "magic", code=1).stderr
     assert "delta" in run("certify", path, "--delta", 2, code=1).stderr
 

@@ -272,6 +272,11 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             return rungs[method](delta)
         return ladder.share_delta([rungs[name] for name in wanted], delta)
 
+    def certificate_methods(self) -> tuple[str, ...]:
+        """Return the names of the certificates that this model can have, as ``certify`` takes them."""
+        check_is_fitted(self)
+        return tuple(self._rungs(0))
+
     def _rungs(self, seed: int) -> dict[str, Callable[[float], Certificate]]:
         """Return the certificates that this model can have, each as a function of delta."""
         rungs: dict[str, Callable[[float], Certificate]] = {}

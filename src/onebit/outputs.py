@@ -101,9 +101,14 @@ def _table(
     return pa.table(columns)
 
 
+def block_rows(model: PairClassifier) -> int:
+    """Return how many rows of the matrix go into one table."""
+    return max(1, _BLOCK // max(len(model.columns_), 1))
+
+
 def _row_blocks(model: PairClassifier, rows: Codes) -> Iterator[tuple[Codes, Predictions]]:
     every = np.arange(len(model.columns_), dtype=np.int32)
-    size = max(1, _BLOCK // max(len(every), 1))
+    size = block_rows(model)
     for begin in range(0, len(rows), size):
         block = rows[begin : begin + size]
         yield block, model.predictions(np.repeat(block, len(every)), np.tile(every, len(block)))

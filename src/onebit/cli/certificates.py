@@ -43,6 +43,7 @@ def certify(
       onebit certify movies.onebit --method all --save
     """
     with plain_errors():
+        from onebit.bounds import check_delta
         from onebit.ladder import Ladder
         from onebit.record import Record, certificate_to_dict
 
@@ -57,9 +58,16 @@ def certify(
                 f"{model} does not hold its answers: the held-out certificate is all there is "
                 "(--method hold-out); fit again without --forget-answers for the others"
             )
-        with voice.warnings_as_notes(), voice.terminal.status("certifying"):
-            names = [name.strip() for name in method.split(",")]
-            found = [fitted.certify(delta, names if len(names) > 1 else method, seed)]
+        check_delta(delta)
+        names = [name.strip() for name in method.split(",")]
+        if method == "all":
+            names = list(fitted.certificate_methods())
+        rungs: list[Any] = []
+        with voice.warnings_as_notes(), voice.bar("certifying") as tell:
+            for number, name in enumerate(names):
+                tell(number, len(names), name)
+                rungs.append(fitted.certify(delta / len(names), name, seed))
+        found: list[Any] = rungs if len(names) == 1 else [Ladder(tuple(rungs), delta)]
         if fitted.held_out_ is not None and fitted.held_out_.disagreement is None and method == "best":
             found.append(fitted.certify_selective(delta))
         content: dict[str, Any] = {

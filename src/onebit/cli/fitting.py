@@ -66,7 +66,13 @@ def read(
 
 
 ModelName = Annotated[
-    str, typer.Option("--model", "-m", help="auto (chooses by itself), logistic, hinge, gibbs, nuclear.")
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="auto (chooses by itself), logistic, hinge, gibbs, nuclear.",
+        autocompletion=lambda: list(MODELS),
+    ),
 ]
 Rank = Annotated[int | None, typer.Option(min=0, help="The largest rank, of models other than auto.")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 import typer
@@ -120,6 +121,7 @@ def predict(
         names = id_names(fitted)
         found: list[Any] = []
         source = "standard input" if pairs == "-" else pairs
+        steps = ExitStack()
         if pair:
             batches: Iterable[Any] = [_typed_pairs(pair)]
         else:
@@ -133,9 +135,10 @@ def predict(
                     voice.note(f"{source}: taking {chosen}")
                 found.append(problems)
 
-            batches = read_pairs(pairs, layout, skip_bad=skip_bad, tell=tell)
+            advance = steps.enter_context(voice.reading(pairs, "predicting"))
+            batches = read_pairs(pairs, layout, skip_bad=skip_bad, tell=tell, advance=advance)
         tally = Tally()
-        with voice.warnings_as_notes(), table_writer(output, output_format) as write:
+        with steps, table_writer(output, output_format) as write:
             for table in predicted_pairs(fitted, batches, kept, tally):
                 write(table)
         for problems in found:
@@ -230,7 +233,7 @@ def complete(
         import numpy as np
         import pyarrow as pa
 
-        from onebit.outputs import best_blanks, whole_matrix
+        from onebit.outputs import best_blanks, block_rows, whole_matrix
         from onebit.tables import table_writer
         from onebit.tables.encoding import TextLookup
         from onebit.tables.writing import output_format as check_format
@@ -264,12 +267,11 @@ def complete(
             if top is not None
             else whole_matrix(fitted, rows, what, wide=not long, kept=kept)
         )
-        lines = done = 0
+        lines, step = 0, block_rows(fitted)
         with voice.bar("completing", "share") as tell, table_writer(output, output_format) as write:
-            for table in tables:
+            for number, table in enumerate(tables, start=1):
                 write(table)
                 lines += table.num_rows
-                done += 1
-                tell(done, 0, None)
+                tell(min(number * step, len(rows)), len(rows), None)
         if output != "-":
             voice.note(f"{output}: {lines:,} lines")

@@ -117,10 +117,10 @@ class Voice:
             yield tell
 
     @contextmanager
-    def reading(self, path: str) -> Iterator[Callable[[int], None]]:
+    def reading(self, path: str, what: str = "reading") -> Iterator[Callable[[int], None]]:
         """Yield a callback that is told of the bytes read from a file."""
         size = Path(path).stat().st_size if path != "-" and Path(path).is_file() else 0
-        with self.bar(f"reading {Path(path).name if path != '-' else 'standard input'}", "share") as tell:
+        with self.bar(f"{what} {Path(path).name if path != '-' else 'standard input'}", "share") as tell:
             done = [0]
 
             def advance(count: int) -> None:
