@@ -21,11 +21,12 @@ from onebit.tables import (
     Layout,
     TableError,
     encoding,
-    formats,
     read_answers,
     read_pairs,
     read_table,
     table_writer,
+    text,
+    typed,
 )
 from onebit.tables.answers import Vocabulary
 from onebit.tables.encoding import TextLookup
@@ -260,7 +261,7 @@ def test_damaged_and_foreign_files_are_named(tmp_path, name):
 def test_a_bomb_is_refused_before_it_goes_off(tmp_path, monkeypatch):
     path = write(tmp_path, "bomb.npz", npz(a=np.zeros((10, 10))))
     memory = type("Memory", (), {"available": 100})
-    monkeypatch.setattr(formats.psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(typed.psutil, "virtual_memory", lambda: memory)
     with pytest.raises(TableError, match=r"unpacks to .* which memory cannot hold"):
         read_answers(path)
 
@@ -368,7 +369,7 @@ def test_answers_taken_for_ids_are_noticed(tmp_path):
 
 def test_many_batches_are_one_table(tmp_path, monkeypatch, rng):
     monkeypatch.setattr(encoding, "_JOIN_FROM", 50)
-    monkeypatch.setattr(formats, "_BLOCK", 4000)
+    monkeypatch.setattr(text, "_BLOCK", 4000)
     n = 5000
     table = pd.DataFrame(
         {

@@ -16,8 +16,9 @@ from onebit.observations import MAX_SIZE, Observations
 from onebit.tables.answers import BAD, BLANK, Vocabulary
 from onebit.tables.columns import Chosen, Layout, choose
 from onebit.tables.encoding import Codes, GrowingIds, distinct, not_utf8
-from onebit.tables.formats import Advance, Batch, Source, batches, opened
+from onebit.tables.formats import batches
 from onebit.tables.problems import Problems, TableError
+from onebit.tables.sources import Advance, Batch, Source, opened
 
 logger = logging.getLogger("onebit")
 

@@ -20,7 +20,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from onebit.storage import written_whole
-from onebit.tables.formats import COMPRESSED, SUFFIXES
+from onebit.tables.sources import COMPRESSED, SUFFIXES
 
 WRITTEN = ("csv", "tsv", "jsonl", "parquet", "arrow")
 
