@@ -129,8 +129,10 @@ def test_pairs_typed_piped_and_never_seen(folder, model, tmp_path):
         model.predict_proba([(student, exercise)])[0, 1], abs=1e-6
     )
     assert (first["known"], second["known"]) == ("both", "exercise")
-    assert not second["certified"]
     assert "1 with an unknown student" in result.stderr
+    pairs = ("--pair", f"{student},{exercise}", "--pair", f"nobody,{exercise}")
+    loose = run("predict", name, *pairs, "--max-error", 0.9, "--json").stdout.splitlines()
+    assert [json.loads(line)["certified"] for line in loose] == [True, False]
     piped = run("predict", name, "-", input=f"student,exercise\n{student},{exercise}\n")
     assert f"{first['probability']}" in piped.stdout
     for arguments in (("--pair", "only one"), ("--pair", "a,b,c"), ("--pair", ",b")):

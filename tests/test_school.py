@@ -58,6 +58,18 @@ def test_every_fold_is_predicted_from_the_others():
         evaluate(LogisticCompleter(), seen, 1)
 
 
+def test_noise_is_not_predicted(rng):
+    pairs = np.stack(np.divmod(np.arange(1200), 30), axis=1)
+    seen = Observations.from_pairs(pairs, rng.integers(0, 2, 1200))
+    model = LogisticCompleter(8, temperature=4.0, random_state=0)
+    assert model.fit(seen).score(pairs, (rng.random(1200) < 0.5).astype(int)) < 0.6
+    view = seen.by_row
+    right = model.predictions(view.owners(), view.index).score * view.sign > 0
+    assert right.mean() > 0.8  # it fits what it sees, so that a fold which it saw would show
+    accuracy = evaluate(model, seen, 3).table().loc["LogisticCompleter", "accuracy"]
+    assert abs(accuracy - 0.5) < 5 * np.sqrt(0.25 / 1200)
+
+
 def test_calibration_error_is_zero_for_the_truth_and_large_for_lies(rng):
     chance = rng.random(200_000)
     happened = rng.random(200_000) < chance
