@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import onebit
-from onebit import LogisticCompleter, NuclearNormCompleter, simulate
+from onebit import LogisticCompleter, NuclearNormCompleter, cli, simulate
 from onebit.record import Record
 from onebit.report import figures, render_report, write_report
 from onebit.report.layout import factors_of, plane, principal
@@ -158,6 +159,16 @@ def test_a_model_that_kept_nothing_still_has_a_report(tmp_path):
         text = render_report(plain)
         assert "nothing was held out" in text
         Page(text)
+
+
+def test_what_is_not_installed_is_named_before_the_work(monkeypatch, tmp_path):
+    monkeypatch.setattr("onebit.report.page.find_spec", lambda name: None if name == "jinja2" else name)
+    (tmp_path / "t.csv").write_text("user,item,liked\n" + "".join(f"{k},x,{k % 2}\n" for k in range(40)))
+    arguments = ["fit", tmp_path / "t.csv", "-o", tmp_path / "m.onebit", "--report", tmp_path / "r.html"]
+    result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+    assert result.exit_code == 1
+    assert "a report needs jinja2: pip install 'onebit[report]'" in result.stderr
+    assert not (tmp_path / "m.onebit").exists()
 
 
 def test_a_report_is_written_whole(model, tmp_path, monkeypatch):

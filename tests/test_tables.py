@@ -347,6 +347,7 @@ def test_columns_by_name_number_and_guess(tmp_path):
     bare = write(tmp_path, "b.tsv", "196\t242\t3\t881\n186\t302\t5\t891\n")
     seen = read_answers(bare, row="1", column="2", answer="3", header=False, threshold=3.5)
     assert triples(seen) == [(186, 302, True), (196, 242, False)]
+    assert seen.rows.labels.name is None
     for layout, match in (
         (Layout("nobody"), "no column 'nobody'; its columns are 'when', 'Student_ID'"),
         (Layout("exercise", "exercise", "score"), "cannot be two things"),

@@ -129,7 +129,10 @@ def fit(
         voice = Voice(quiet, as_json)
         checked_output(output, stdout=False)
         if report is not None:
+            from onebit.report import check_installed
+
             checked_output(report, stdout=False)
+            check_installed()
         check_delta(delta)
         estimator = new_model(model, rank, seed, threads)
         reading = read(

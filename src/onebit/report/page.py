@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from importlib.resources import files
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -60,16 +61,21 @@ def write_report(model: PairClassifier, path: str | os.PathLike[str], title: str
 
 def render_report(model: PairClassifier, title: str | None = None) -> str:
     """Return the report of a fitted model as HTML."""
-    try:
-        import jinja2
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError(f"a report needs {error.name}: pip install 'onebit[report]'") from None
+    check_installed()
+    import jinja2
+
     source = files("onebit.report").joinpath("template.html").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["percent"] = _percent
     environment.filters["count"] = lambda value: f"{value:,}"
     return environment.from_string(source).render(_facts(model, title))
+
+
+def check_installed() -> None:
+    """Refuse where what a report is drawn with is not installed."""
+    for name in ("jinja2", "matplotlib"):
+        if find_spec(name) is None:
+            raise ImportError(f"a report needs {name}: pip install 'onebit[report]'")
 
 
 def _percent(value: float, digits: int = 1) -> str:

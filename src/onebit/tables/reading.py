@@ -31,8 +31,8 @@ class Reading:
     ----------
     observations : Observations
         The answers.
-    source : str
-        The file's name.
+    source, format : str
+        The file's name, and what it was read as.
     chosen : Chosen
         Which columns were taken, and whether they were guessed.
     bad, first_bad
@@ -144,7 +144,8 @@ def read_table(
             else:
                 table.add_long(batch)
         assert pick.chosen is not None
-        return table.finish(source, pick.chosen)
+        named = layout.header or source.format not in ("csv", "tsv")
+        return table.finish(source, pick.chosen, named)
 
 
 class _Pick:
@@ -289,15 +290,16 @@ class _Growing:
         self.signs.append(sign[keep])
         self.good += int(keep.sum())
 
-    def finish(self, source: Source, chosen: Chosen) -> Reading:
+    def finish(self, source: Source, chosen: Chosen, named: bool) -> Reading:
         if self.problems.count:
             self.problems.check(self.good)
         if self.good == 0:
             raise TableError(
                 f"{source.name} holds no answers: every one of its {self.blank} entries is blank"
             )
-        self.rows.name = chosen.names[chosen.row] or None
-        self.columns.name = None if chosen.column is None else chosen.names[chosen.column] or None
+        if named:
+            self.rows.name = chosen.names[chosen.row] or None
+            self.columns.name = None if chosen.column is None else chosen.names[chosen.column] or None
         rows, row_codes = self.rows.finish()
         columns, column_codes = self.columns.finish()
         if max(len(rows), len(columns)) > MAX_SIZE:
