@@ -8,13 +8,13 @@ PEERS := libmf smurff cmfrec implicit myfm scikit-surprise torch
 DATA ?= ../shared/data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
-.PHONY: install demo test lint study bench-accuracy bench-certificates bench-peers bench-growth clean
+.PHONY: install demo test lint study docs bench-accuracy bench-certificates bench-peers bench-growth clean
 
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[plot,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[report,dev]"
 	touch $@
 
 demo: install
@@ -30,6 +30,14 @@ test: lint
 
 study: install
 	$(BIN)/onebit study --output docs $(if $(MOVIELENS),--movielens $(MOVIELENS))
+
+# Warnings are errors, a broken link is a warning.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	touch $@
 
 bench-accuracy: install
 	$(BIN)/python benchmarks/accuracy.py --data $(DATA) --output docs/accuracy.md
@@ -55,4 +63,4 @@ bench-growth: install
 	$(BIN)/python -m benchmarks.growth --output docs/growth.md
 
 clean:
-	rm -rf $(VENV) $(VENV_PEERS) build demo .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(VENV_PEERS) build demo site .pytest_cache .ruff_cache .mypy_cache .hypothesis

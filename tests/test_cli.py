@@ -3,7 +3,9 @@
 import pytest
 from typer.testing import CliRunner
 
-from onebit import cli, study
+import onebit
+from onebit import cli, datasets, demo, simulate, study
+from onebit.school import school
 
 runner = CliRunner()
 
@@ -59,10 +61,24 @@ def test_ctrl_c_ends_cleanly_and_says_that_nothing_is_lost(tmp_path, monkeypatch
     assert "goes on from here" in result.output
 
 
-def test_the_demo_draws_its_picture(tmp_path):
+def test_the_demo_leaves_pictures_models_and_reports(tmp_path, monkeypatch):
+    small = {"A2": simulate.world("A2", rank=3, shape=(40, 40), density=0.5)}
+    monkeypatch.setattr(demo.simulate, "world", lambda name, **_: small[name])
+    monkeypatch.setattr(demo, "school", lambda seed: school(60, 30, 2000, seed))
     result = runner.invoke(cli.app, ["demo", "-o", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "rank found" in result.output
-    assert "certificate" in result.output
-    assert (tmp_path / "completion.png").exists()
-    assert (tmp_path / "risk-coverage.png").exists()
+    assert "with probability 95 %" in result.output
+    assert f"The report is {tmp_path / 'school.html'}" in result.output
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "completion.png", "school.csv", "school.html", "school.onebit",
+    }  # fmt: skip
+
+
+def test_the_demo_shows_movielens_with_its_titles(movielens_folder, tmp_path):
+    data = datasets.load_movielens_100k(movielens_folder)
+    few = datasets.Answers(data.pairs[:3000], data.answers[:3000])
+    demo.films(tmp_path, few, movielens_folder, 0)
+    model = onebit.load(tmp_path / "movielens.onebit")
+    assert "Toy Story (1995)" in model.columns_.labels
+    assert "Toy Story (1995)" in (tmp_path / "movielens.html").read_text()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onebit.observations import Observations
     from onebit.posterior import Posterior
     from onebit.randomised import GibbsCompleter
+    from onebit.tables import read_answers
 
 # Imported on first use: `import onebit` itself costs nothing.
 _HOMES = {
@@ -35,6 +36,7 @@ _HOMES = {
     "Posterior": "onebit.posterior",
     "load": "onebit.models",
     "plots": "onebit.plots",
+    "read_answers": "onebit.tables",
     "simulate": "onebit.simulate",
 }
 
@@ -48,6 +50,7 @@ __all__ = [
     "Posterior",
     "load",
     "plots",
+    "read_answers",
     "simulate",
 ]
 

@@ -1,6 +1,6 @@
-"""The main job end to end on a simulated world: complete it, compare with the truth, draw it.
+"""Everything end to end on worlds with a known truth: complete, certify, compare with the truth, report.
 
-``onebit demo`` runs it; it takes some seconds.
+``onebit demo`` runs it; it takes about a minute.
 """
 
 from __future__ import annotations
@@ -8,16 +8,24 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from onebit import AutoCompleter, plots, simulate
+from onebit import AutoCompleter, Observations, datasets, simulate
 from onebit.certificates import Certificate
 from onebit.engine.coordinate import Progress
+from onebit.ladder import Ladder
+from onebit.record import Record
+from onebit.school import School, school
 from onebit.simulate import World
+from onebit.storage import written_whole
 
 Array = NDArray[np.float64]
+
+MAX_ERROR = 0.15
 
 
 def draw(world: World, probability: Array, uncertainty: Array, path: Path) -> None:
@@ -57,78 +65,168 @@ def draw(world: World, probability: Array, uncertainty: Array, path: Path) -> No
     plt.close(figure)
 
 
-def run_demo(output: Path, seed: int = 0) -> None:
-    """Run the demonstration; the picture goes to the folder ``output``."""
-    output.mkdir(parents=True, exist_ok=True)
-    world = simulate.world("A2", rank=3, seed=seed)
-    flipped = np.mean(world.answers != np.sign(world.truth[tuple(world.pairs.T)]))
-    rows, columns = world.truth.shape
-    print(f"A world with a known truth: {rows} rows, {columns} columns, rank 3.")
-    print(f"Seen: {len(world.answers)} of {world.truth.size} answers, {flipped:.1%} of them wrong.\n")
-
+def _fitted(seen: Observations, seed: int, certify: float | None) -> tuple[AutoCompleter, float]:
     def tell(progress: Progress) -> None:
         if sys.stdout.isatty() and progress.max_rounds == 0:
             print(f"\r  trial {progress.round}: held-out log-loss {progress.objective:.4f}", end="")
 
     begin = time.perf_counter()
-    model = AutoCompleter(random_state=seed).fit(world.pairs, world.answers, callback=tell)
+    model = AutoCompleter(random_state=seed).fit(seen, certify=certify, callback=tell)
     seconds = time.perf_counter() - begin
+    if sys.stdout.isatty():
+        print("\r" + " " * 50 + "\r", end="")
     choice = ", ".join(f"{name} {value}" for name, value in model.best_params_.items())
-    print(f"\rAutoCompleter tried {len(model.search_)} settings and refitted in {seconds:.1f} s")
-    print(f"  its choice            {choice}")
+    print(
+        f"  fitted in {seconds:.1f} s".ljust(24)
+        + f"{len(model.search_)} settings tried; the choice: {choice}"
+    )
+    return model, seconds
 
+
+def run_demo(output: Path, seed: int = 0, movielens: Path | None = None) -> None:
+    """Run the demonstration; tables, models, pictures and reports go to the folder ``output``."""
+    data = None if movielens is None else datasets.load_movielens_100k(movielens)
+    output.mkdir(parents=True, exist_ok=True)
+    known_truth(output, seed)
+    report = students_and_exercises(output, seed)
+    if data is not None:
+        assert movielens is not None
+        films(output, data, movielens, seed)
+    table, model = output / "school.csv", output / "school.onebit"
+    print("What to try next, on this or on a table of your own:")
+    print(f"  onebit fit {table} -o mine.onebit --report mine.html")
+    print(f"  onebit predict {model} {table} | head")
+    print(f"  onebit complete {model} --top 3 --row 'Ada A.'")
+    print(f"  onebit certify {model} --max-error {MAX_ERROR}")
+    print(f"  onebit evaluate {table} --model logistic")
+    if report is not None:
+        print(f"The report is {report}: open it in a browser.")
+
+
+def known_truth(output: Path, seed: int) -> None:
+    """Complete one of the paper's worlds, a tenth of whose answers are wrong."""
+    world = simulate.world("A2", rank=3, seed=seed)
+    flipped = np.mean(world.answers != np.sign(world.truth[tuple(world.pairs.T)]))
+    rows, columns = world.truth.shape
+    print(f"1. A world with a known truth: {rows} rows, {columns} columns, rank 3.")
+    print(
+        f"  seen                  {len(world.answers)} of {world.truth.size} answers, {flipped:.1%} wrong"
+    )
+    model, _ = _fitted(Observations.from_pairs(world.pairs, world.answers), seed, None)
     scores = model.complete("score").to_numpy()
-    probability = model.complete("probability").to_numpy()
-    uncertainty = model.predict_uncertainty(world.all_pairs).reshape(world.truth.shape)
     blank = np.ones(world.truth.shape, dtype=bool)
     blank[tuple(world.pairs.T)] = False
     wrong = scores * np.sign(world.truth) <= 0
-    print(f"  rank found            {model.rank_} (the truth has 3)")
     guessing = 1 - max(np.mean(world.truth > 0), np.mean(world.truth < 0))
+    print(f"  rank found            {model.rank_} (the truth has 3)")
     print(
         f"  wrong, blank entries  {wrong[blank].mean():.2%} (always the commoner answer: {guessing:.0%})"
     )
-    print(
-        f"  wrong, seen entries   {wrong[~blank].mean():.2%}, though {flipped:.1%} of the answers were\n"
-    )
-
-    picture, curve = output / "completion.png", output / "risk-coverage.png"
-    harder, certified = certified_world(seed)
+    print(f"  wrong, seen entries   {wrong[~blank].mean():.2%}, though {flipped:.1%} of the answers were")
+    picture = output / "completion.png"
+    uncertainty = model.predict_uncertainty(world.all_pairs).reshape(world.truth.shape)
     try:
-        draw(world, probability, uncertainty, picture)
-        draw_curve(certified, harder, curve)
+        draw(world, model.complete("probability").to_numpy(), uncertainty, picture)
+        print(f"  the picture is        {picture}\n")
     except ImportError:
-        print("\nFor the pictures, install matplotlib: pip install matplotlib")
-        return
-    print(f"\nThe pictures are {picture} and {curve}")
+        print("  For pictures and reports: pip install 'onebit[report]'\n")
+
+
+def students_and_exercises(output: Path, seed: int) -> Path | None:
+    """Fit, certify and report a school, and hold the certificates against its truth."""
+    world = school(seed=seed)
+    frame = world.frame()
+    table, path = output / "school.csv", output / "school.onebit"
+    with written_whole(table) as temporary:
+        frame.to_csv(temporary, index=False)
     print(
-        "Next: model.predict_proba(pairs), model.fold_in(pairs, answers), model.save(path); see README.md"
+        f"2. A school: {len(world.students)} students, {len(world.exercises)} exercises in five topics."
     )
+    print(f"  the table is          {table}, {len(frame)} answers; some exercises are popular, some rare")
+    seen = Observations.from_pairs(frame[["student", "exercise"]], frame["solved"] == "yes")
+    model, seconds = _fitted(seen, seed, 0.1)
+    _check_against_truth(world, model)
+    # Rungs that need no further search; `onebit certify --method all` makes them all.
+    steps = model.certify(0.05, ("optimised", "draw", "hold-out"))
+    assert isinstance(steps, Ladder)
+    print("  the ladder            " + "; ".join(f"{c.method} {c.bound:.1%}" for c in steps.certificates))
+    command = f"onebit fit {table.name} -o {path.name}"
+    source = {"file": table.name, "command": command, "seconds": round(seconds, 3)}
+    return _saved(model, source, path, output / "school.html", [steps])
 
 
-def certified_world(seed: int) -> tuple[World, AutoCompleter]:
-    """Certify a model in a harder world and hold the certificate against the truth."""
-    world = simulate.world("B2", rank=3, seed=seed + 1)
-    model = AutoCompleter(random_state=seed).fit(world.pairs, world.answers, certify=0.1)
-    print("A harder world, with many scores near zero; a tenth of the answers held out to certify:")
+def _check_against_truth(world: School, model: AutoCompleter) -> None:
+    rows, columns = (
+        index.encode(names).astype(np.int32)
+        for index, names in ((model.rows_, world.students), (model.columns_, world.exercises))
+    )
+    size = world.chance.shape
+    found = model.predictions(np.repeat(rows, size[1]), np.tile(columns, size[0]))
+    scores, probability = found.score.reshape(size), found.probability.reshape(size)
     certificate = model.certify(delta=0.05)
     assert isinstance(certificate, Certificate)
-    scores = model.complete("score").to_numpy()
-    risk = float((world.sampling * world.chance_of_error(scores)).sum())
-    print(f"  certificate           with probability 95 %, at most {certificate.bound:.2%} are wrong")
-    print(f"  the truth             {risk:.2%} (fresh answers, a tenth of which are flipped)")
-    kept = model.keep(max_error=0.18, delta=0.05)
-    sure = model.confidence(world.all_pairs).reshape(world.truth.shape) > kept.threshold
+    best = world.risk(world.chance - 0.5)
+    print(f"  rank found            {model.rank_} (five topics, less the ability that the effects take)")
+    print(f"  certificate           with probability 95 %, at most {certificate.bound:.1%} are wrong")
+    print(f"  the truth             {world.risk(scores):.1%}; knowing every chance, {best:.1%} would be")
+    gap = float((world.sampling * np.abs(probability - world.chance)).sum())
+    print(f"  probabilities         off by {gap:.3f} on average from the true chances")
+    kept = model.keep(max_error=MAX_ERROR, delta=0.05)
     if kept.certificate is not None:
-        among = float(world.chance_of_error(scores)[sure].mean())
+        sure = found.confidence.reshape(size) > kept.threshold
+        weight = world.sampling * sure
+        among = float((weight * world.chance_of_error(scores)).sum() / weight.sum())
         print(
-            f"  keep at most 18 %     the surest {kept.share:.0%}; {among:.2%} of them are wrong in truth"
+            f"  at most {MAX_ERROR:.0%} wrong     the surest {kept.share:.0%}; in truth {among:.1%} are"
         )
-    return world, model
 
 
-def draw_curve(model: AutoCompleter, world: World, path: Path) -> None:
-    """Draw the certified, the observed and the true error of the surest predictions."""
-    axes = plots.risk_coverage(model, world=world)
-    axes.set_title("The surer, the righter", loc="left")
-    axes.figure.savefig(path, dpi=130)
+def _titles(folder: Path, films: NDArray[np.int64]) -> list[str]:
+    """Return the films' titles where the folder has them, else their numbers; some titles stand twice."""
+    names: dict[str, str] = {}
+    for path in (folder / "u.item", folder / "ml-100k" / "u.item"):
+        if path.is_file():
+            for line in path.read_text(encoding="latin-1").splitlines():
+                number, title = line.split("|")[:2]
+                names[number] = f"{title} #{number}" if title in names.values() else title
+    return [names.get(str(film), str(film)) for film in films.tolist()]
+
+
+def films(output: Path, data: datasets.Answers, folder: Path, seed: int) -> None:
+    """Fit, certify and report MovieLens 100k."""
+    users = [f"user {user}" for user in data.pairs[:, 0].tolist()]
+    frame = pd.DataFrame({"user": users, "film": _titles(folder, data.pairs[:, 1])})
+    seen = Observations.from_pairs(frame, data.answers > 0)
+    rows, columns = seen.shape
+    print(
+        f"3. MovieLens 100k: {rows} users, {columns} films, {seen.n} answers, liked = four or five stars."
+    )
+    model, seconds = _fitted(seen, seed, 0.1)
+    certificate = model.certify(delta=0.05)
+    assert isinstance(certificate, Certificate)
+    observed = certificate.terms["observed error"]
+    print(f"  certificate           with probability 95 %, at most {certificate.bound:.1%} are wrong")
+    print(f"  observed              {observed:.1%} of {len(data.answers) // 10} held-out answers")
+    source = {"file": "MovieLens 100k", "seconds": round(seconds, 3)}
+    _saved(model, source, output / "movielens.onebit", output / "movielens.html", [])
+
+
+def _saved(
+    model: AutoCompleter, source: dict[str, Any], path: Path, report: Path, further: list[Ladder]
+) -> Path | None:
+    """Write model and report; return the report, if it can be drawn."""
+    record = Record.of(model, source)
+    for certificate in (model.certify(0.05), model.certify_selective(0.05), *further):
+        record = record.with_certificate(certificate)
+    model.record_ = record
+    model.save(path)
+    print(f"  the model is          {path}")
+    try:
+        from onebit.report import write_report
+
+        write_report(model, report)
+    except ImportError as error:
+        print(f"  no report: {error}\n")
+        return None
+    print(f"  the report is         {report}\n")
+    return report

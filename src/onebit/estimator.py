@@ -7,9 +7,9 @@ import os
 import sys
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,9 @@ from onebit.ids import IdIndex, pair_columns
 from onebit.observations import Observations, signs_of_pairs
 from onebit.parameters import Check, check_parameters
 from onebit.storage import Tensors
+
+if TYPE_CHECKING:
+    from onebit.record import Record
 
 logger = logging.getLogger("onebit")
 
@@ -50,6 +53,20 @@ class Answers:
     fitted: Observations
 
 
+@dataclass(frozen=True)
+class Predictions:
+    """What is predicted of some pairs, one value a pair."""
+
+    score: Array
+    uncertainty: Array
+    probability: Array
+
+    @property
+    def confidence(self) -> Array:
+        """The probability of the predicted answer."""
+        return np.maximum(self.probability, 1.0 - self.probability)
+
+
 class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A classifier of (row, column) pairs, fitted on a table of pairs and their answers.
 
@@ -62,6 +79,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     rows_: IdIndex
     columns_: IdIndex
     held_out_: HeldOut | None
+    record_: Record | None
     _answers: Answers | None
     _draws: int
     classes_: NDArray[Any]
@@ -151,6 +169,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.rows_, self.columns_, self.classes_ = rows, columns, classes
         self.n_features_in_, self.n_observations_ = 2, n_observations
         self.held_out_ = None
+        self.record_ = None
         self._answers = None
         self._draws = 0
         self._gibbs: dict[int, Any] = {}
@@ -180,6 +199,21 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         yes = self._probability(mean, variance)
         return np.maximum(yes, 1.0 - yes)
 
+    def predictions(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Predictions:
+        """Return everything predicted of pairs of codes (``rows_.encode(ids)``); -1 is an unknown id."""
+        check_is_fitted(self)
+        mean, variance = self._score_moments(rows, columns)
+        return Predictions(mean, np.sqrt(variance), self._probability(mean, variance))
+
+    def kept_answers(self) -> Answers:
+        """Return the answers, where ``fit(..., certify=share)`` or a model file has kept them."""
+        check_is_fitted(self)
+        if self._answers is None:
+            raise ValueError(
+                "this model has not kept its answers; fit with certify=0.1, or certify=0 to hold none out"
+            )
+        return self._answers
+
     def confidence(self, X: Any) -> Array:
         """Return the probability of the predicted answer of each pair."""
         return self._confidence(*self._score_moments(*self._codes(X)))
@@ -191,7 +225,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return self.held_out_
 
     def certify(
-        self, delta: float = 0.05, method: str = "best", random_state: int = 0
+        self, delta: float = 0.05, method: str | Sequence[str] = "best", random_state: int = 0
     ) -> Certificate | ladder.Ladder:
         """Bound an error rate, with probability ``1 - delta``.
 
@@ -201,13 +235,13 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         ----------
         delta : float
             The probability with which the bound may fail.
-        method : str
+        method : str or sequence of str
             "best" is "hold-out", the tightest for the model that you keep, where answers were held out;
             else "pac-bayes-kl", which speaks of a predictor drawn from the posterior. "all" returns a
             ladder of every rung there is for this model, which hold all at once: "theorem-1-printed",
             "theorem-1", "catoni", "pac-bayes-kl" (a predictor drawn from the posterior), "learnt-prior"
             (its prior learnt on a part), "optimised" (of a GibbsCompleter), "draw" (one predictor drawn
-            from that), "progressive", "hold-out" and "refit".
+            from that), "progressive", "hold-out" and "refit". Several names give the ladder of these.
         random_state : int
             Seed of the Monte Carlo estimates, and of the rungs that fit models of their own. Trying
             several and quoting the best is a search that no certificate pays for.
@@ -231,14 +265,23 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                     f"nothing was held out, and {type(self).__name__} has none that needs none; "
                     f"fit with certify=0.1, or name a method: {', '.join(rungs)}"
                 )
+        wanted = [method] if isinstance(method, str) else list(method)
         if method == "all":
-            return ladder.share_delta(list(rungs.values()), delta)
-        if method not in rungs:
-            raise ValueError(
-                f"{type(self).__name__} as it was fitted has no certificate {method!r}; "
-                f"it has {', '.join(rungs)} and all"
-            )
-        return rungs[method](delta)
+            wanted = list(rungs)
+        for name in wanted:
+            if name not in rungs:
+                raise ValueError(
+                    f"{type(self).__name__} as it was fitted has no certificate {name!r}; "
+                    f"it has {', '.join(rungs)} and all"
+                )
+        if isinstance(method, str) and method != "all":
+            return rungs[method](delta)
+        return ladder.share_delta([rungs[name] for name in wanted], delta)
+
+    def certificate_methods(self) -> tuple[str, ...]:
+        """Return the names of the certificates that this model can have, as ``certify`` takes them."""
+        check_is_fitted(self)
+        return tuple(self._rungs(0))
 
     def _rungs(self, seed: int) -> dict[str, Callable[[float], Certificate]]:
         """Return the certificates that this model can have, each as a function of delta."""
@@ -379,15 +422,23 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             filled[codes] = values.reshape(len(codes), columns)
         return pd.DataFrame(filled, index=self.rows_.labels, columns=self.columns_.labels)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, answers: bool = True) -> None:
         """Write the fitted model to one file, from which ``onebit.load`` restores it.
 
         Arrays and JSON, with a format version and a checksum; no pickle.
+
+        Parameters
+        ----------
+        path : path
+            The file, which is written whole or not at all.
+        answers : bool
+            Of a model fitted with ``certify``, also write its answers (six bytes each), so that the
+            loaded one can issue further certificates and knows which entries are blank.
         """
         from onebit.models import save  # it knows every completer, and they all know this module
 
         check_is_fitted(self)
-        save(self, path)
+        save(self, path, answers=answers)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

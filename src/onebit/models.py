@@ -11,9 +11,13 @@ import numpy as np
 
 from onebit import __version__, storage
 from onebit.certificates import HeldOut
-from onebit.estimator import PairClassifier
+from onebit.estimator import Answers, PairClassifier
 from onebit.ids import IdIndex
+from onebit.observations import Observations
+from onebit.parameters import check_parameters
+from onebit.posterior import packed_size
 from onebit.priors import prior_from_settings
+from onebit.record import Record
 
 _HOMES = {
     "AutoCompleter": "onebit.auto",
@@ -22,6 +26,9 @@ _HOMES = {
     "LogisticCompleter": "onebit.completers",
     "NuclearNormCompleter": "onebit.nuclear",
 }
+
+# What goes wrong while a file is taken apart that has a right checksum and wrong content.
+_BROKEN = (KeyError, TypeError, ValueError, AttributeError, IndexError, AssertionError, OverflowError)
 
 
 def plain_parameters(model: PairClassifier) -> dict[str, Any]:
@@ -45,8 +52,8 @@ def restored_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def save(model: PairClassifier, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model: settings, ids, answers and what was fitted."""
+def save(model: PairClassifier, path: str | os.PathLike[str], *, answers: bool = True) -> None:
+    """Write a fitted model: settings, ids, what was fitted, its record and, if wanted, its answers."""
     tensors, fitted = model._state()
     content: dict[str, Any] = {
         "onebit": __version__,
@@ -66,6 +73,16 @@ def save(model: PairClassifier, path: str | os.PathLike[str]) -> None:
         tensors["held_out.wrong"] = model.held_out_.wrong
         content["held_out_also_fitted"] = model.held_out_.also_fitted
         content["held_out_disagreement"] = model.held_out_.disagreement
+    kept = model._answers
+    record = model.record_ or (Record.of(model) if kept is not None else None)
+    if record is not None:
+        arrays, content["record"] = record.state()
+        tensors = tensors | arrays
+    if answers and kept is not None:
+        view = kept.everything.by_row
+        tensors["answers.start"], tensors["answers.index"] = view.start, view.index
+        tensors["answers.sign"], tensors["answers.held"] = view.sign, kept.held
+        content["answers_shape"] = list(kept.everything.shape)
     storage.write(path, "model", tensors, content)
 
 
@@ -86,13 +103,24 @@ def load(path: str | os.PathLike[str]) -> Any:
     True
     """
     tensors, content = storage.read(path, "model")
-    name = content["class"]
-    if name not in _HOMES:
+    name = content.get("class") if isinstance(content, dict) else None
+    if not isinstance(name, str) or name not in _HOMES:
         raise storage.FileError(f"{path} holds a {name!r}, which this package does not know")
+    try:
+        return _restored(name, tensors, content)
+    except _BROKEN as error:
+        what = f"{type(error).__name__}: {error}"
+        raise storage.FileError(f"{path} is not a whole model ({what}); fit it again") from None
+
+
+def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> PairClassifier:
     kind = getattr(importlib.import_module(_HOMES[name]), name)
     model: PairClassifier = kind(**restored_parameters(content["parameters"]))
+    check_parameters(model, model._checks)
     answers = content["answers"]
     classes = np.array(answers["values"], dtype=np.dtype(answers["type"]))
+    if classes.shape != (2,) or classes.dtype.kind not in "biufU":
+        raise ValueError(f"answers written as {answers!r}")
     rows, columns = (
         IdIndex(
             storage.unpack_ids(tensors, content[side], f"ids.{side}").rename(content[side]["name"]),
@@ -109,4 +137,69 @@ def load(path: str | os.PathLike[str]) -> Any:
             content.get("held_out_disagreement"),
         )
     model._restore(tensors, content["fitted"])
+    _check_shapes(model)
+    if "record" in content:
+        model.record_ = Record.from_state(tensors, content["record"])
+    if "answers.sign" in tensors:
+        model._answers = _restored_answers(model, tensors, content["answers_shape"])
     return model
+
+
+def _check_shapes(model: PairClassifier) -> None:
+    """Refuse arrays that do not fit each other: the kernels that read them do not look."""
+    size = (len(model.rows_), len(model.columns_))
+    posterior = getattr(model, "posterior_", None)
+    if posterior is not None:
+        hierarchy = posterior.hierarchy
+        for side, gaussians in enumerate(posterior.sides):
+            width = hierarchy.rank + int(hierarchy.has_effect(side))
+            spread = packed_size(width) if gaussians.full else width
+            if gaussians.mean.shape != (size[side], width):
+                raise ValueError(f"means of shape {gaussians.mean.shape}")
+            if gaussians.covariance.shape != (size[side], spread):
+                raise ValueError(f"covariances of shape {gaussians.covariance.shape}")
+        hyper = posterior.hyper
+        for variances, count in (
+            (hyper.factors, hierarchy.rank),
+            (hyper.row_effect, int(hierarchy.has_effect(0))),
+            (hyper.column_effect, int(hierarchy.has_effect(1))),
+        ):
+            found = set() if variances is None else {part.shape for part in asdict(variances).values()}
+            if found != {(count,)} and (count or found):
+                raise ValueError(f"variances of shapes {found} where there should be {count}")
+    left, right = getattr(model, "left_", None), getattr(model, "right_", None)
+    if (
+        left is not None
+        and right is not None
+        and ((len(left), len(right)) != size or left.shape[1:] != right.shape[1:] or left.ndim != 2)
+    ):
+        raise ValueError(f"factors of shapes {left.shape} and {right.shape}")
+    held_out = model.held_out_
+    if held_out is not None and held_out.confidence.shape != held_out.wrong.shape:
+        raise ValueError("held-out answers of two lengths")
+
+
+def _restored_answers(model: PairClassifier, tensors: storage.Tensors, shape: list[int]) -> Answers:
+    """Restore the answers of a fit; ids that were folded in later have none."""
+    rows, columns = (
+        IdIndex(index.labels[:size], index.side)
+        for index, size in zip((model.rows_, model.columns_), shape, strict=True)
+    )
+    start, index, sign, held = (tensors[f"answers.{part}"] for part in ("start", "index", "sign", "held"))
+    n = len(sign)
+    sound = (
+        [len(rows), len(columns)] == shape
+        and len(start) == len(rows) + 1
+        and len(index) == len(held) == n
+        and start[0] == 0
+        and start[-1] == n
+        and bool((np.diff(start) >= 0).all())
+        and bool(((index >= 0) & (index < len(columns))).all())
+        and bool((np.abs(sign) == 1).all())
+        and held.dtype == bool
+    )
+    if not sound:
+        raise ValueError("its answers do not fit its ids")
+    owner = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(start))
+    everything = Observations.from_codes(rows, columns, owner, index, sign, None, model.classes_)
+    return Answers(everything, held, everything.take(~held) if held.any() else everything)

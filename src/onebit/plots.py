@@ -11,7 +11,7 @@ from onebit.estimator import PairClassifier
 if TYPE_CHECKING:
     from onebit.simulate import World
 
-_BLUE, _GREY, _GREEN = "#0072B2", "#555555", "#009E73"
+BLUE, GREY, GREEN = "#0072B2", "#555555", "#009E73"
 
 
 def risk_coverage(
@@ -53,7 +53,7 @@ def risk_coverage(
     shares = 100 * np.array(certified.shares)
     bounds = 100 * np.array([certificate.bound for certificate in certified.certificates])
     ax.plot(
-        shares, bounds, "o-", color=_BLUE, linewidth=2.2,
+        shares, bounds, "o-", color=BLUE, linewidth=2.2,
         label=f"certified: at most this, with probability {1 - delta:.4g}",
     )  # fmt: skip
     count = np.arange(1, len(held_out.wrong) + 1)
@@ -61,13 +61,13 @@ def risk_coverage(
     from_here = max(len(count) // 50, 1) - 1
     observed = 100 * held_out.wrong.cumsum() / count
     ax.plot(
-        100 * count[from_here:] / count[-1], observed[from_here:], color=_GREY, linewidth=1.2,
+        100 * count[from_here:] / count[-1], observed[from_here:], color=GREY, linewidth=1.2,
         label=f"observed on {len(count)} held-out answers",
     )  # fmt: skip
     if world is not None:
         share, risk = true_curve(model, world)
         ax.plot(
-            100 * share, 100 * risk, "--", color=_GREEN, linewidth=1.6, label="true, in this simulation"
+            100 * share, 100 * risk, "--", color=GREEN, linewidth=1.6, label="true, in this simulation"
         )
     ax.set_xlabel("surest predictions kept, %")
     ax.set_ylabel("wrong among them, %")

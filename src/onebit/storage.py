@@ -48,7 +48,10 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Tensors, content: Ma
     }
     with written_whole(path) as temporary:
         mode = temporary.stat().st_mode  # of any new file; the writer makes private ones
-        save_file(arrays, temporary, metadata=metadata)
+        try:
+            save_file(arrays, temporary, metadata=metadata)
+        except SafetensorError as error:  # a full disk comes as this
+            raise OSError(f"{path} could not be written: {error}") from None
         temporary.chmod(mode)
 
 
@@ -60,8 +63,10 @@ def written_whole(path: Path) -> Iterator[Path]:
         temporary.touch()
         yield temporary
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            error.filename = str(path)  # a full disk does not say which file it had no room for
         raise
 
 

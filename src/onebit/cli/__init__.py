@@ -1,0 +1,51 @@
+"""The command line, ``onebit``: files in, predictions, certificates and reports out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from onebit import __version__
+from onebit.cli import certificates, fitting, predicting, worlds
+
+app = typer.Typer(
+    help="Fill the blanks of a yes/no table, and say how sure you are.\n\n"
+    "Begin with: onebit demo, or onebit fit answers.csv -o model.onebit",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"onebit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(fitting.fit)
+app.command()(predicting.predict)
+app.command()(predicting.complete)
+app.command()(certificates.certify)
+app.command()(fitting.evaluate)
+app.command()(certificates.info)
+app.command()(certificates.report)
+app.command()(worlds.simulate)
+app.command()(worlds.demo)
+app.command()(worlds.study)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

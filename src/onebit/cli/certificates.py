@@ -1,0 +1,155 @@
+"""``onebit certify``, ``onebit info`` and ``onebit report``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from onebit.cli import options as o
+from onebit.cli.predicting import loaded
+from onebit.cli.shell import Voice, checked_output, plain_errors
+
+
+def certify(
+    model: o.Model,
+    delta: o.Delta = 0.05,
+    method: Annotated[
+        str,
+        typer.Option(help="best, all (the whole ladder), or rungs by name: hold-out,optimised."),
+    ] = "best",
+    max_error: Annotated[
+        float | None,
+        typer.Option(help="Say which predictions to keep so that at most this share is wrong."),
+    ] = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="Write the certificates into the model file, for its report.")
+    ] = False,
+    seed: o.Seed = 0,
+    threads: o.Threads = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Bound how often the predictions are wrong.
+
+    Examples:
+      onebit certify movies.onebit
+
+      onebit certify movies.onebit --max-error 0.1
+
+      onebit certify movies.onebit --method optimised,draw,hold-out --save
+
+      onebit certify movies.onebit --method all --save
+    """
+    with plain_errors():
+        from onebit.bounds import check_delta
+        from onebit.ladder import Ladder
+        from onebit.record import Record, certificate_to_dict
+
+        voice = Voice(quiet, as_json)
+        fitted = loaded(model, threads)
+        if (
+            method not in ("best", "hold-out")
+            and fitted.held_out_ is not None
+            and fitted._answers is None
+        ):
+            raise ValueError(
+                f"{model} does not hold its answers: the held-out certificate is all there is "
+                "(--method hold-out); fit again without --forget-answers for the others"
+            )
+        check_delta(delta)
+        names = [name.strip() for name in method.split(",")]
+        if method == "all":
+            names = list(fitted.certificate_methods())
+        rungs: list[Any] = []
+        with voice.warnings_as_notes(), voice.bar("certifying") as tell:
+            for number, name in enumerate(names):
+                tell(number, len(names), name)
+                rungs.append(fitted.certify(delta / len(names), name, seed))
+        found: list[Any] = rungs if len(names) == 1 else [Ladder(tuple(rungs), delta)]
+        if fitted.held_out_ is not None and fitted.held_out_.disagreement is None and method == "best":
+            found.append(fitted.certify_selective(delta))
+        content: dict[str, Any] = {
+            "certificates": [certificate_to_dict(certificate) for certificate in found]
+        }
+        text = "\n\n".join(str(certificate) for certificate in found)
+        if max_error is not None:
+            kept = fitted.keep(max_error, delta)
+            content["keep"] = {
+                "max_error": max_error,
+                "share": kept.share,
+                "confidence_above": kept.threshold,
+                "error_at_most": None if kept.certificate is None else kept.certificate.bound,
+            }
+            text += f"\n\n{kept}"
+        if isinstance(found[0], Ladder):
+            voice.note("all rungs hold at once, so that you may quote the best one")
+        if save:
+            record = fitted.record_ or Record.of(fitted)
+            for certificate in found:
+                record = record.with_certificate(certificate)
+            fitted.record_ = record
+            fitted.save(model)
+            voice.note(f"written into {model}")
+        voice.answer(content, text)
+
+
+def info(model: o.Model, as_json: o.Json = False, quiet: o.Quiet = False) -> None:
+    """Say what a model file holds: data, settings, fit, certificates.
+
+    Example:
+
+      onebit info movies.onebit
+    """
+    with plain_errors():
+        from onebit.summary import summary
+
+        voice = Voice(quiet, as_json)
+        content = summary(loaded(model, None))
+        table = Table(show_header=False, box=None, pad_edge=False)
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in content.items():
+            table.add_row(name.replace("_", " "), _shown(value))
+        voice.answer(content, table)
+
+
+def _shown(value: Any) -> str:
+    from rich.markup import escape
+
+    if isinstance(value, dict):
+        return escape(", ".join(f"{name} {_shown(part)}" for name, part in value.items()))
+    if isinstance(value, list):
+        return "\n".join(_shown(part) for part in value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return escape(f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value))
+
+
+def report(
+    model: o.Model,
+    output: Annotated[str, typer.Option("--output", "-o", help="The HTML file to write; - is stdout.")],
+    title: Annotated[str | None, typer.Option(help="The report's heading.")] = None,
+    threads: o.Threads = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Write a report: one HTML file, readable offline and on a phone.
+
+    Example:
+
+      onebit report movies.onebit -o report.html
+    """
+    with plain_errors():
+        from onebit.report import render_report, write_report
+
+        voice = Voice(quiet, as_json)
+        checked_output(output)
+        fitted = loaded(model, threads)
+        if output == "-":
+            typer.echo(render_report(fitted, title))
+            return
+        with voice.terminal.status("drawing"):
+            size = write_report(fitted, output, title)
+        voice.answer({"report": output, "bytes": size}, f"{output}: {size / 1000:,.0f} kB")

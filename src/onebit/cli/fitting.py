@@ -1,0 +1,275 @@
+"""``onebit fit`` and ``onebit evaluate``."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from onebit.cli import options as o
+from onebit.cli.shell import Voice, checked_output, command_line, plain_errors
+
+MODELS = ("auto", "logistic", "hinge", "gibbs", "nuclear")
+
+
+def new_model(name: str, rank: int | None, seed: int, threads: int | None) -> Any:
+    """Return an unfitted completer by its short name."""
+    import onebit
+
+    if name not in MODELS:
+        raise ValueError(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
+    jobs = {"n_jobs": o.threads_of(threads)}
+    ranked: dict[str, Any] = {} if rank is None else {"rank": rank}
+    if name == "auto":
+        if rank is not None:
+            raise ValueError("--model auto finds the rank by itself; give --rank with another model")
+        return onebit.AutoCompleter(random_state=seed, **jobs)
+    if name == "nuclear":
+        return onebit.NuclearNormCompleter(**ranked, random_state=seed)
+    kinds = {
+        "logistic": onebit.LogisticCompleter,
+        "hinge": onebit.HingeCompleter,
+        "gibbs": onebit.GibbsCompleter,
+    }
+    return kinds[name](**ranked, random_state=seed, **jobs)
+
+
+def read(
+    voice: Voice,
+    path: str,
+    row: str | None,
+    col: str | None,
+    answer: str | None,
+    wide: bool,
+    threshold: float | None,
+    yes: list[str] | None,
+    no: list[str] | None,
+    format: str | None,
+    delimiter: str | None,
+    no_header: bool,
+    skip_bad: bool,
+) -> Any:
+    """Read a file of answers as the options say, and say what was guessed."""
+    from onebit.tables import Layout, read_table
+    from onebit.tables.answers import Vocabulary
+
+    layout = Layout(row, col, answer, wide or None, not no_header, format, delimiter)
+    words = Vocabulary(threshold, yes, no)
+    with voice.reading(path) as advance:
+        reading = read_table(path, layout, words, skip_bad=skip_bad, advance=advance)
+    for note in reading.notes():
+        voice.note(note)
+    return reading
+
+
+ModelName = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="auto (chooses by itself), logistic, hinge, gibbs, nuclear.",
+        autocompletion=lambda: list(MODELS),
+    ),
+]
+Rank = Annotated[int | None, typer.Option(min=0, help="The largest rank, of models other than auto.")]
+
+
+def fit(
+    file: o.Input,
+    output: Annotated[str, typer.Option("--output", "-o", help="The model file to write.")],
+    model: ModelName = "auto",
+    rank: Rank = None,
+    certify: Annotated[
+        float, typer.Option(help="Share of the answers to hold out for the certificate; 0 for none.")
+    ] = 0.1,
+    delta: o.Delta = 0.05,
+    report: Annotated[str | None, typer.Option(help="Also write a report, an HTML file.")] = None,
+    forget_answers: Annotated[
+        bool,
+        typer.Option(
+            "--forget-answers",
+            help="Keep the answers out of the model file: smaller, but `complete` cannot tell which "
+            "entries are blank, and only the held-out certificate is left.",
+        ),
+    ] = False,
+    row: o.Row = None,
+    col: o.Col = None,
+    answer: o.Answer = None,
+    wide: o.Wide = False,
+    threshold: o.Threshold = None,
+    yes: o.Yes = None,
+    no: o.No = None,
+    format: o.Format = None,
+    delimiter: o.Delimiter = None,
+    no_header: o.NoHeader = False,
+    skip_bad: o.SkipBad = False,
+    seed: o.Seed = 0,
+    threads: o.Threads = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Fit a model to a file of answers, and certify it.
+
+    Examples:
+      onebit fit ratings.csv --row user --col movie --answer liked -o movies.onebit
+
+      onebit fit ratings.parquet --threshold 3.5 -o movies.onebit --report movies.html
+
+      onebit fit votes.csv --wide -o votes.onebit
+
+      zcat log.csv.gz | onebit fit - -o model.onebit
+    """
+    with plain_errors():
+        from onebit.bounds import check_delta
+        from onebit.record import Record
+
+        voice = Voice(quiet, as_json)
+        checked_output(output, stdout=False)
+        if report is not None:
+            from onebit.report import check_installed
+
+            checked_output(report, stdout=False)
+            check_installed()
+        check_delta(delta)
+        estimator = new_model(model, rank, seed, threads)
+        reading = read(
+            voice,
+            file,
+            row,
+            col,
+            answer,
+            wide,
+            threshold,
+            yes,
+            no,
+            format,
+            delimiter,
+            no_header,
+            skip_bad,
+        )
+        seen = reading.observations
+        rows, columns = seen.shape
+        voice.note(f"{seen.n:,} answers of {rows:,} rows and {columns:,} columns")
+        if certify:
+            voice.note(
+                f"holding {certify:.0%} of the answers out for the certificate (--certify 0 for none)"
+            )
+        begin = time.perf_counter()
+        with voice.warnings_as_notes(), voice.fitting("fitting") as callback:
+            estimator.fit(seen, certify=certify, callback=callback)
+        seconds = time.perf_counter() - begin
+        source = {
+            "file": reading.source,
+            "format": reading.format,
+            "columns": str(reading.chosen),
+            "threshold": threshold,
+            "bad_lines": reading.bad,
+            "command": command_line(),
+            "seconds": round(seconds, 3),
+        }
+        record = Record.of(estimator, source)
+        certificate = None
+        if certify:
+            certificate = estimator.certify(delta)
+            record = record.with_certificate(certificate)
+            record = record.with_certificate(estimator.certify_selective(delta))
+        estimator.record_ = record
+        estimator.save(output, answers=not forget_answers)
+        if report is not None:
+            from onebit.report import write_report
+
+            write_report(estimator, report)
+        content = {
+            "model": output,
+            "report": report,
+            "rows": rows,
+            "columns": columns,
+            "answers": seen.n,
+            "held_out": record.n_held_out,
+            "rank": int(estimator.rank_),
+            "seconds": round(seconds, 3),
+            "bad_lines": reading.bad,
+            "error_at_most": None if certificate is None else certificate.bound,
+            "delta": delta,
+        }
+        text = f"{output}: fitted in {seconds:.1f} s, rank {estimator.rank_}"
+        if certificate is not None:
+            errors = int(certificate.terms["errors"])
+            text += (
+                f"\nWith probability {1 - delta:.4g}, at most {certificate.bound:.1%} of its predictions "
+                f"are wrong ({errors:,} of {record.n_held_out:,} held-out ones were)."
+            )
+        if report is not None:
+            text += f"\nThe report is {report}"
+        voice.answer(content, text)
+
+
+def evaluate(
+    file: o.Input,
+    folds: Annotated[int, typer.Option(min=2, help="Parts to cut the answers into.")] = 5,
+    model: ModelName = "auto",
+    rank: Rank = None,
+    row: o.Row = None,
+    col: o.Col = None,
+    answer: o.Answer = None,
+    wide: o.Wide = False,
+    threshold: o.Threshold = None,
+    yes: o.Yes = None,
+    no: o.No = None,
+    format: o.Format = None,
+    delimiter: o.Delimiter = None,
+    no_header: o.NoHeader = False,
+    skip_bad: o.SkipBad = False,
+    seed: o.Seed = 0,
+    threads: o.Threads = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Measure a model by cross-validation, beside the effects alone and the commoner answer.
+
+    Examples:
+      onebit evaluate ratings.csv --folds 5
+
+      onebit evaluate ratings.csv --threshold 3.5 --model logistic --json
+    """
+    with plain_errors():
+        from onebit.evaluation import MEASURES
+        from onebit.evaluation import evaluate as measure
+
+        voice = Voice(quiet, as_json)
+        estimator = new_model(model, rank, seed, threads)
+        reading = read(
+            voice,
+            file,
+            row,
+            col,
+            answer,
+            wide,
+            threshold,
+            yes,
+            no,
+            format,
+            delimiter,
+            no_header,
+            skip_bad,
+        )
+        with voice.bar("evaluating") as tell:
+            result = measure(estimator, reading.observations, folds, seed, tell)
+        table = result.table()
+        title = f"{folds} folds of {result.n_answers:,} answers, mean ± standard error"
+        shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        shown.add_column("", no_wrap=True)
+        for name in MEASURES:
+            shown.add_column(name.replace("_", " "), justify="right", min_width=13)
+        for method, line in table.iterrows():
+            cells = [f"{line[name]:.4f}±{line[f'{name}_se']:.4f}" for name in MEASURES]
+            shown.add_row(str(method), *cells)
+        content = {
+            "folds": folds,
+            "answers": result.n_answers,
+            "methods": {str(method): line.to_dict() for method, line in table.iterrows()},
+        }
+        voice.answer(content, shown)

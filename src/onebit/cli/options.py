@@ -1,0 +1,104 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+_IN = "How the file is laid out"
+_HOW = "How the command runs"
+
+Input = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", show_default=False,
+        help="Answers: CSV, TSV, JSON lines, Parquet, Arrow, NPZ or Matrix Market, also .gz or .zst; "
+        "- is standard input.",
+    ),
+]  # fmt: skip
+Row = Annotated[
+    str | None,
+    typer.Option(
+        "--row", metavar="COLUMN", rich_help_panel=_IN, help="Column of row ids: name or number."
+    ),
+]
+Col = Annotated[
+    str | None,
+    typer.Option(
+        "--col", metavar="COLUMN", rich_help_panel=_IN, help="Column of column ids: name or number."
+    ),
+]
+Answer = Annotated[
+    str | None,
+    typer.Option("--answer", metavar="COLUMN", rich_help_panel=_IN, help="Column of answers."),
+]
+Wide = Annotated[
+    bool,
+    typer.Option(
+        "--wide",
+        rich_help_panel=_IN,
+        help="One row a line: ids first, then an answer or a blank a column.",
+    ),
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(rich_help_panel=_IN, help="Answers are numbers; those above this one mean yes."),
+]
+Yes = Annotated[
+    list[str] | None,
+    typer.Option("--yes", metavar="WORD", rich_help_panel=_IN, help="A word for yes, if an unusual one."),
+]
+No = Annotated[
+    list[str] | None, typer.Option("--no", metavar="WORD", rich_help_panel=_IN, help="A word for no.")
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format", rich_help_panel=_IN, help="csv, tsv, jsonl, parquet, arrow, npz or mtx; else guessed."
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(metavar="CHARACTER", rich_help_panel=_IN, help="Between the fields of a text file."),
+]
+NoHeader = Annotated[
+    bool,
+    typer.Option("--no-header", rich_help_panel=_IN, help="The first line is data: columns are 1, 2, 3."),
+]
+SkipBad = Annotated[
+    bool,
+    typer.Option("--skip-bad", rich_help_panel=_IN, help="Leave bad lines out, and say how many."),
+]
+Json = Annotated[bool, typer.Option("--json", rich_help_panel=_HOW, help="Answer in JSON.")]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", rich_help_panel=_HOW, help="Say nothing but the answer and errors."),
+]
+Seed = Annotated[
+    int, typer.Option(min=0, rich_help_panel=_HOW, help="The same seed gives the same result.")
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, rich_help_panel=_HOW, help="Threads, if not all; the result is the same."),
+]
+Delta = Annotated[float, typer.Option(help="The probability with which a certificate may fail.")]
+MaxError = Annotated[
+    float | None,
+    typer.Option(help="Mark the predictions of which at most this share is wrong; 0.1 unless given."),
+]
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", show_default=False, help="A model that `onebit fit` wrote.")
+]
+
+
+def threads_of(threads: int | None) -> int:
+    """Return the number of threads as the library counts them."""
+    return -1 if threads is None else threads
+
+
+def use_threads(model: Any, threads: int | None) -> None:
+    """Set the threads of a loaded model."""
+    for part in (model, getattr(model, "completer_", None)):
+        if hasattr(part, "n_jobs"):
+            part.n_jobs = threads_of(threads)  # type: ignore[union-attr]

@@ -1,0 +1,277 @@
+"""``onebit predict`` and ``onebit complete``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Annotated, Any
+
+import typer
+
+from onebit.cli import options as o
+from onebit.cli.shell import Voice, checked_output, plain_errors
+
+DEFAULT_MAX_ERROR = 0.1
+
+Output = Annotated[
+    str,
+    typer.Option(
+        "--output", "-o", help="Table to write (.csv .tsv .jsonl .parquet .arrow); - is stdout."
+    ),
+]
+OutputFormat = Annotated[
+    str | None,
+    typer.Option("--output-format", help="csv, tsv, jsonl, parquet or arrow; else by the name."),
+]
+
+
+def loaded(path: str, threads: int | None) -> Any:
+    """Load a model for a command."""
+    import onebit
+
+    model = onebit.load(path)
+    o.use_threads(model, threads)
+    return model
+
+
+def kept_predictions(voice: Voice, model: Any, max_error: float | None, delta: float) -> Any:
+    """Find which predictions are certified, and say what that means."""
+    if model.held_out_ is None or model.held_out_.disagreement is not None:
+        if max_error is not None:
+            raise ValueError(
+                "this model was fitted without held-out answers, so its predictions cannot be certified; "
+                "fit it with --certify 0.1"
+            )
+        return None
+    kept = model.keep(DEFAULT_MAX_ERROR if max_error is None else max_error, delta)
+    if kept.certificate is None:
+        shares = model.certify_selective(delta)
+        least = min(certificate.bound for certificate in shares.certificates)
+        advice = (
+            f"the least that can be certified is {least:.1%}: try --max-error {least + 0.005:.2f}"
+            if least < 0.5
+            else "with so few held-out answers, or so many errors, nothing below one half can be"
+        )
+        voice.note(
+            f"certified: none, since no share of the predictions can be held to {kept.max_error:.0%} "
+            f"wrong; {advice}"
+        )
+    else:
+        voice.note(
+            f"certified: the predictions with a confidence above {kept.threshold:.3f}, some "
+            f"{kept.share:.0%} of them; with probability {1 - delta:.4g}, at most "
+            f"{kept.certificate.bound:.1%} of these are wrong"
+        )
+    return kept
+
+
+def predict(
+    model: o.Model,
+    pairs: Annotated[
+        str | None,
+        typer.Argument(metavar="[FILE]", show_default=False, help="Pairs of ids; - is standard input."),
+    ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pair", metavar="ROW,COLUMN", help="One pair, in place of a file; may be repeated."
+        ),
+    ] = None,
+    output: Output = "-",
+    output_format: OutputFormat = None,
+    max_error: o.MaxError = None,
+    delta: o.Delta = 0.05,
+    row: o.Row = None,
+    col: o.Col = None,
+    format: o.Format = None,
+    delimiter: o.Delimiter = None,
+    no_header: o.NoHeader = False,
+    skip_bad: o.SkipBad = False,
+    threads: o.Threads = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Predict pairs: answer, probability of yes, score, uncertainty, and whether it is certified.
+
+    Ids are compared by their text, so that 7 in a Parquet file and 7 in a CSV file are the same id,
+    and 007 is another one. Ids that the model does not know count with what is known of the other
+    one; the last column says which ids were known.
+
+    Examples:
+      onebit predict movies.onebit pairs.csv -o out.parquet
+
+      onebit predict movies.onebit --pair ann,Alien --pair ann,Heat
+
+      cut -d, -f1,2 new.csv | onebit predict movies.onebit - --max-error 0.05 > out.csv
+    """
+    with plain_errors():
+        from onebit.outputs import Tally, id_names, predicted_pairs
+        from onebit.tables import Layout, read_pairs, table_writer
+        from onebit.tables.writing import output_format as check_format
+
+        voice = Voice(quiet)
+        if (pairs is None) == (not pair):
+            raise ValueError("give a file of pairs, or pairs with --pair ROW,COLUMN")
+        if as_json:
+            output_format = "jsonl"
+        checked_output(output)
+        check_format(output, output_format)
+        fitted = loaded(model, threads)
+        kept = kept_predictions(voice, fitted, max_error, delta)
+        names = id_names(fitted)
+        found: list[Any] = []
+        source = "standard input" if pairs == "-" else pairs
+        steps = ExitStack()
+        if pair:
+            batches: Iterable[Any] = [_typed_pairs(pair)]
+        else:
+            assert pairs is not None
+            layout = Layout(row, col, None, None, not no_header, format, delimiter, names)
+
+            def tell(chosen: Any, problems: Any) -> None:
+                if not no_header:
+                    _check_names(chosen, fitted)
+                if chosen.guessed:
+                    voice.note(f"{source}: taking {chosen}")
+                found.append(problems)
+
+            advance = steps.enter_context(voice.reading(pairs, "predicting"))
+            batches = read_pairs(pairs, layout, skip_bad=skip_bad, tell=tell, advance=advance)
+        tally = Tally()
+        with steps, table_writer(output, output_format) as write:
+            for table in predicted_pairs(fitted, batches, kept, tally):
+                write(table)
+        for problems in found:
+            if problems.count:
+                voice.note(
+                    f"{source}: {problems.count:,} bad lines left out, the first: {problems.first[0]}"
+                )
+        unknown = [
+            f"{count:,} with an unknown {name}"
+            for count, name in zip((tally.unknown_rows, tally.unknown_columns), names, strict=True)
+            if count
+        ]
+        certified = "" if kept is None else f", {tally.certified:,} of them certified"
+        voice.note(
+            f"{tally.pairs:,} pairs predicted{certified}" + "".join(f"; {text}" for text in unknown)
+        )
+
+
+def _check_names(chosen: Any, model: Any) -> None:
+    """Refuse a first line that was taken for names and is a pair of the model's own ids."""
+    import pyarrow as pa
+
+    from onebit.tables.encoding import TextLookup
+
+    places = ((model.rows_, chosen.row), (model.columns_, chosen.column))
+    named = [
+        TextLookup(index).codes(pa.array([chosen.names[place].encode()], pa.large_binary()))[0] >= 0
+        for index, place in places
+    ]
+    if chosen.guessed and all(named):
+        pair = ", ".join(chosen.names[place] for _, place in places)
+        raise ValueError(f"the first line, {pair!r}, is a pair and no line of names; say --no-header")
+
+
+def _typed_pairs(pairs: list[str]) -> Any:
+    """Turn pairs typed on the command line, as one line of CSV each, into a batch."""
+    import csv
+
+    import numpy as np
+    import pyarrow as pa
+
+    from onebit.tables import PairBatch
+
+    sides: tuple[list[bytes], list[bytes]] = ([], [])
+    for text in pairs:
+        fields = next(csv.reader([text]), [])
+        if len(fields) != 2 or not all(fields):
+            raise ValueError(
+                f"--pair takes ROW,COLUMN, an id with a comma in double quotes; got {text!r}"
+            )
+        for side, field in zip(sides, fields, strict=True):
+            side.append(field.encode())
+    place = np.arange(len(pairs), dtype=np.int32)
+    rows, columns = (pa.array(side, pa.large_binary()) for side in sides)
+    return PairBatch((rows, place), (columns, place))
+
+
+def complete(
+    model: o.Model,
+    top: Annotated[
+        int | None,
+        typer.Option(min=1, help="The best so many blanks of each row; else the whole matrix."),
+    ] = None,
+    output: Output = "-",
+    output_format: OutputFormat = None,
+    row: Annotated[
+        list[str] | None, typer.Option("--row", metavar="ID", help="Only this row; may be repeated.")
+    ] = None,
+    what: Annotated[
+        str, typer.Option(help="What fills the matrix: answer, probability or score.")
+    ] = "probability",
+    long: Annotated[bool, typer.Option("--long", help="The whole matrix, one entry a line.")] = False,
+    answered: Annotated[
+        bool, typer.Option("--answered", help="With --top, entries that have an answer count too.")
+    ] = False,
+    max_error: o.MaxError = None,
+    delta: o.Delta = 0.05,
+    threads: o.Threads = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Fill the matrix, or recommend: the blanks that each row most likely says yes to.
+
+    Examples:
+      onebit complete movies.onebit --top 10 -o recommendations.csv
+
+      onebit complete movies.onebit --top 5 --row ann
+
+      onebit complete movies.onebit -o filled.parquet
+    """
+    with plain_errors():
+        import numpy as np
+        import pyarrow as pa
+
+        from onebit.outputs import best_blanks, block_rows, whole_matrix
+        from onebit.tables import table_writer
+        from onebit.tables.encoding import TextLookup
+        from onebit.tables.writing import output_format as check_format
+
+        voice = Voice(quiet)
+        if what not in ("answer", "probability", "score"):
+            raise ValueError(f"--what is answer, probability or score, not {what!r}")
+        if as_json:
+            output_format = "jsonl"
+        checked_output(output)
+        check_format(output, output_format)
+        fitted = loaded(model, threads)
+        if top is not None and not answered:
+            try:
+                fitted.kept_answers()
+            except ValueError:
+                raise ValueError(
+                    f"{model} does not hold its answers, so the blanks are not known; say --answered to "
+                    "rank all entries, or fit again without --forget-answers"
+                ) from None
+        rows = np.arange(len(fitted.rows_), dtype=np.int32)
+        if row:
+            asked = pa.array([name.encode() for name in row], pa.large_binary())
+            rows = TextLookup(fitted.rows_).codes(asked)
+            if (rows < 0).any():
+                raise ValueError(f"the model does not know the row {row[int(np.argmax(rows < 0))]!r}")
+        listed = top is not None or long
+        kept = kept_predictions(voice, fitted, max_error, delta) if listed else None
+        tables = (
+            best_blanks(fitted, top, rows, kept, answered=answered)
+            if top is not None
+            else whole_matrix(fitted, rows, what, wide=not long, kept=kept)
+        )
+        lines, step = 0, block_rows(fitted)
+        with voice.bar("completing", "share") as tell, table_writer(output, output_format) as write:
+            for number, table in enumerate(tables, start=1):
+                write(table)
+                lines += table.num_rows
+                tell(min(number * step, len(rows)), len(rows), None)
+        if output != "-":
+            voice.note(f"{output}: {lines:,} lines")

@@ -1,0 +1,196 @@
+"""How the command line speaks: results to standard output, everything else to standard error.
+
+Exit codes: 0 done, 1 the work failed, 2 the command was wrong, 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+FAILED, STOPPED = 1, 130
+
+Tell = Callable[[int, int, object], None]
+
+
+@contextmanager
+def plain_errors(stopped: str = "Stopped. Nothing was left half-written.") -> Iterator[None]:
+    """Turn errors that a user can mend into one line, and Ctrl-C into a clean end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"\n{stopped}", err=True)
+        raise typer.Exit(STOPPED) from None
+    except BrokenPipeError:  # whoever read the output has seen enough
+        with suppress(OSError):
+            sys.stdout.close()
+        raise typer.Exit(FAILED) from None
+    except MemoryError as error:
+        typer.echo(f"onebit: not enough memory{f': {error}' if str(error) else ''}", err=True)
+        raise typer.Exit(FAILED) from None
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        typer.echo(f"onebit: {_message(error)}", err=True)
+        raise typer.Exit(FAILED) from None
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, ModuleNotFoundError) and error.name == "pyarrow":
+        return "files are read with pyarrow, which is not installed: pip install pyarrow"
+    return str(error)
+
+
+class Voice:
+    """What a command says while it works, and what it answers in the end."""
+
+    def __init__(self, quiet: bool = False, as_json: bool = False) -> None:
+        self.quiet, self.as_json = quiet, as_json
+        self.terminal = Console(stderr=True)
+        self.console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+
+    def note(self, text: str) -> None:
+        """Say something to the user, beside the result."""
+        if not self.quiet:
+            typer.echo(text, err=True)
+
+    def answer(self, content: Any, text: str | Table | None = None) -> None:
+        """Give the result: as JSON if asked for, else as text or a table."""
+        if self.as_json:
+            typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
+        elif isinstance(text, Table):
+            self.console.print(text)
+        elif text is not None:
+            typer.echo(text)
+
+    @contextmanager
+    def warnings_as_notes(self) -> Iterator[None]:
+        """Say the library's warnings in one line each."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            yield
+        for warning in caught:
+            self.note(f"note: {warning.message}")
+
+    @contextmanager
+    def bar(self, what: str, unit: str = "count") -> Iterator[Tell]:
+        """Yield a callback (done, total, anything) that moves a bar, where there is a terminal."""
+        if self.quiet or not self.terminal.is_terminal:
+            yield lambda done, total, _: None
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn() if unit == "share" else MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        # The pieces differ in length: the speed is taken over the last ten minutes.
+        with Progress(
+            *columns, console=self.terminal, speed_estimate_period=600, transient=True
+        ) as progress:
+            bar = progress.add_task(what, total=None)
+
+            def tell(done: int, total: int, more: object) -> None:
+                text = f"{what}: {more}" if isinstance(more, str) and more else what
+                progress.update(bar, completed=done, total=total or None, description=text)
+
+            yield tell
+
+    @contextmanager
+    def reading(self, path: str, what: str = "reading") -> Iterator[Callable[[int], None]]:
+        """Yield a callback that is told of the bytes read from a file."""
+        size = Path(path).stat().st_size if path != "-" and Path(path).is_file() else 0
+        with self.bar(f"{what} {Path(path).name if path != '-' else 'standard input'}", "share") as tell:
+            done = [0]
+
+            def advance(count: int) -> None:
+                done[0] += count
+                tell(done[0], size, None)
+
+            yield advance
+
+    @contextmanager
+    def fitting(self, what: str) -> Iterator[Callable[[Any], None]]:
+        """Yield a callback for ``fit``: rounds of a fit, or trials of a search."""
+        with self.bar(what) as tell:
+
+            def callback(progress: Any) -> None:
+                if progress.max_rounds:
+                    more = f"at most {progress.max_rounds} rounds, objective {progress.objective:.4f}"
+                else:
+                    more = f"trial {progress.round}, held-out log-loss {progress.objective:.4f}"
+                tell(progress.round, progress.max_rounds, more)
+
+            yield callback
+
+
+def lines_or_bar(voice: Voice, what: str) -> Any:
+    """Return a bar, or where there is no terminal a line at every twentieth of a long piece of work."""
+    return voice.bar(what) if voice.terminal.is_terminal else _lines(what)
+
+
+@contextmanager
+def _lines(what: str) -> Iterator[Tell]:
+    said = [-1]
+
+    def tell(done: int, total: int, _: object) -> None:
+        step = 20 * done // total
+        if step > said[0]:
+            said[0] = step
+            typer.echo(f"{what}: {done} of {total}", err=True)
+
+    yield tell
+
+
+def command_line() -> str:
+    """Return the command as it was typed, without the folders of this machine."""
+    words = ["onebit"]
+    for word in sys.argv[1:]:
+        words.append(Path(word).name if Path(word).is_absolute() else word)
+    return " ".join(f'"{word}"' if " " in word or not word else word for word in words)
+
+
+def checked_output(path: str, *, stdout: bool = True) -> str:
+    """Refuse an output that cannot be written, before the work begins."""
+    if path == "-":
+        if not stdout:
+            raise ValueError("this is written to a file, not to standard output")
+        return path
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"cannot write {path}: it is a folder; name a file in it")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: the folder {target.parent} does not exist")
+    if not _writable(target.parent):
+        raise PermissionError(f"cannot write {path}: the folder {target.parent} is read-only")
+    return path
+
+
+def _writable(folder: Path) -> bool:
+    import tempfile
+
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,181 @@
+"""Predictions as tables, a block at a time: given pairs, the best blanks, the whole matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from onebit.certificates import Kept
+from onebit.estimator import PairClassifier, Predictions
+from onebit.ids import IdIndex
+from onebit.tables import PairBatch
+from onebit.tables.encoding import TextLookup
+
+Codes = NDArray[np.int32]
+
+# Entries that are predicted at a time.
+_BLOCK = 500_000
+_DIGITS = 6
+_TAKEN = ("rank", "answer", "probability", "score", "uncertainty", "confidence", "certified", "known")
+
+
+@dataclass
+class Tally:
+    """How many pairs were predicted, and how many of them had ids that the model does not know."""
+
+    pairs: int = 0
+    unknown_rows: int = 0
+    unknown_columns: int = 0
+    certified: int = 0
+
+
+def id_names(model: PairClassifier) -> tuple[str, str]:
+    """Return what the two columns of ids are called in a table of predictions."""
+    names = [index.labels.name for index in (model.rows_, model.columns_)]
+    row, column = (
+        name if isinstance(name, str) and name and name not in _TAKEN else side
+        for name, side in zip(names, ("row", "column"), strict=True)
+    )
+    return (row, column) if row != column else ("row", "column")
+
+
+def ids_of(index: IdIndex) -> pa.Array:
+    """Return all ids of a side as a column: integers as they are, all others as text."""
+    labels = index.labels
+    if labels.dtype.kind in "iu":
+        return pa.array(labels.to_numpy())
+    return pa.array([str(label) for label in labels], pa.large_string())
+
+
+def predicted_pairs(
+    model: PairClassifier, batches: Iterable[PairBatch], kept: Kept | None, tally: Tally
+) -> Iterator[pa.Table]:
+    """Yield a table for each batch of pairs: ids as they were given, and what is predicted of them."""
+    rows, columns = TextLookup(model.rows_), TextLookup(model.columns_)
+    names = id_names(model)
+    for batch in batches:
+        codes = [
+            lookup.codes(values)[place]
+            for lookup, (values, place) in ((rows, batch.rows), (columns, batch.columns))
+        ]
+        texts = [
+            values.cast(pa.large_string()).take(pa.array(place))
+            for values, place in (batch.rows, batch.columns)
+        ]
+        known = np.where(codes[0] >= 0, np.where(codes[1] >= 0, 3, 1), np.where(codes[1] >= 0, 2, 0))
+        found = model.predictions(*codes)
+        table = _table(model, dict(zip(names, texts, strict=True)), found, kept, known == 3)
+        words = pa.array(["neither", names[0], names[1], "both"]).take(pa.array(known))
+        tally.pairs += len(known)
+        tally.unknown_rows += int((codes[0] < 0).sum())
+        tally.unknown_columns += int((codes[1] < 0).sum())
+        yield _counted(table.append_column("known", words), tally)
+
+
+def _counted(table: pa.Table, tally: Tally) -> pa.Table:
+    if "certified" in table.column_names:
+        tally.certified += int(np.count_nonzero(table.column("certified").to_numpy()))
+    return table
+
+
+def _table(
+    model: PairClassifier,
+    ids: dict[str, pa.Array],
+    found: Predictions,
+    kept: Kept | None,
+    known: NDArray[np.bool_] | bool = True,
+) -> pa.Table:
+    answer = model.classes_[(found.score > 0).astype(int)]
+    columns = ids | {
+        "answer": pa.array(answer),
+        "probability": pa.array(found.probability.round(_DIGITS)),
+        "score": pa.array(found.score.round(_DIGITS)),
+        "uncertainty": pa.array(found.uncertainty.round(_DIGITS)),
+    }
+    if kept is not None:
+        columns["certified"] = pa.array((found.confidence > kept.threshold) & known)
+    return pa.table(columns)
+
+
+def block_rows(model: PairClassifier) -> int:
+    """Return how many rows of the matrix go into one table."""
+    return max(1, _BLOCK // max(len(model.columns_), 1))
+
+
+def _row_blocks(model: PairClassifier, rows: Codes) -> Iterator[tuple[Codes, Predictions]]:
+    every = np.arange(len(model.columns_), dtype=np.int32)
+    size = block_rows(model)
+    for begin in range(0, len(rows), size):
+        block = rows[begin : begin + size]
+        yield block, model.predictions(np.repeat(block, len(every)), np.tile(every, len(block)))
+
+
+def best_blanks(
+    model: PairClassifier, count: int, rows: Codes, kept: Kept | None, *, answered: bool = False
+) -> Iterator[pa.Table]:
+    """Yield the ``count`` columns that each row most likely says yes to, best first.
+
+    Entries that have an answer already are left out unless ``answered``.
+    """
+    seen = None if answered else model.kept_answers().everything.by_row
+    row_ids, column_ids = ids_of(model.rows_), ids_of(model.columns_)
+    row_name, column_name = id_names(model)
+    for block, found in _row_blocks(model, rows):
+        order_by = found.probability.reshape(len(block), -1).copy()
+        if seen is not None:
+            for k, row in enumerate(block):
+                if row < seen.size:  # rows that were folded in have no answers here
+                    order_by[k, seen.index[seen.start[row] : seen.start[row + 1]]] = -np.inf
+        best = _largest(order_by, count)
+        line = np.repeat(np.arange(len(block)), best.shape[1])
+        column = best.ravel()
+        left = order_by[line, column] > -np.inf
+        rank = np.tile(np.arange(1, best.shape[1] + 1), len(block))[left]
+        line, column = line[left], column[left]
+        place = line * len(column_ids) + column
+        chosen = Predictions(found.score[place], found.uncertainty[place], found.probability[place])
+        ids = {
+            row_name: row_ids.take(pa.array(block[line])),
+            "rank": pa.array(rank),
+            column_name: column_ids.take(pa.array(column)),
+        }
+        yield _table(model, ids, chosen, kept)
+
+
+def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Return the places of the largest values of each line, largest first."""
+    if count < values.shape[1]:
+        places = np.sort(np.argpartition(-values, count - 1, axis=1)[:, :count], axis=1)
+    else:
+        places = np.tile(np.arange(values.shape[1]), (len(values), 1))
+    order = np.argsort(-np.take_along_axis(values, places, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(places, order, axis=1)
+
+
+def whole_matrix(
+    model: PairClassifier, rows: Codes, output: str, *, wide: bool, kept: Kept | None = None
+) -> Iterator[pa.Table]:
+    """Yield the filled matrix: one row a line when ``wide``, else one entry a line."""
+    row_ids, column_ids = ids_of(model.rows_), ids_of(model.columns_)
+    row_name, column_name = id_names(model)
+    names = [str(name) for name in column_ids.to_pylist()]
+    for block, found in _row_blocks(model, rows):
+        if wide:
+            values = {
+                "answer": lambda found=found: model.classes_[(found.score > 0).astype(int)],
+                "probability": lambda found=found: found.probability.round(_DIGITS),
+                "score": lambda found=found: found.score.round(_DIGITS),
+            }[output]()
+            matrix = np.ascontiguousarray(values.reshape(len(block), -1).T)
+            arrays = [row_ids.take(pa.array(block)), *(pa.array(line) for line in matrix)]
+            yield pa.Table.from_arrays(arrays, names=[row_name, *names])
+        else:
+            ids = {
+                row_name: row_ids.take(pa.array(np.repeat(block, len(names)))),
+                column_name: column_ids.take(pa.array(np.tile(np.arange(len(names)), len(block)))),
+            }
+            yield _table(model, ids, found, kept)

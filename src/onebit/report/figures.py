@@ -1,0 +1,182 @@
+"""The report's plots, as SVG in the page's own colours: they suit the dark and the light scheme."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from onebit import plots
+from onebit.estimator import PairClassifier
+
+Array = NDArray[np.float64]
+
+# Drawn in these colours, shown in those of the page (see the template's style).
+INK, BLUE, ORANGE, GREY = "#1b1e23", plots.BLUE, "#d55e00", plots.GREY
+_PAGE = {INK: "var(--ink)", BLUE: "var(--blue)", ORANGE: "var(--orange)", GREY: "var(--grey)"}
+
+_SIDES = {"rows": BLUE, "columns": ORANGE}
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    import matplotlib as mpl
+
+    settings: Any = {
+        "svg.fonttype": "none", "font.size": 11.0, "text.color": INK, "axes.labelcolor": INK,
+        "axes.edgecolor": GREY, "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False,
+        "axes.spines.right": False, "axes.grid": True, "grid.color": GREY, "grid.alpha": 0.22,
+        "grid.linewidth": 0.7, "legend.frameon": False, "figure.facecolor": "none",
+        "axes.facecolor": "none", "savefig.facecolor": "none", "axes.titlesize": 11.0,
+        "axes.titlelocation": "left", "text.parse_math": False,
+    }  # fmt: skip
+    with mpl.rc_context(settings):
+        yield
+
+
+def _figure(height: float = 2.8) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.8, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def as_svg(figure: Any, name: str, what: str) -> str:
+    """Return a figure as an SVG element for the page; ``name`` keeps its inner ids apart from others'."""
+    import matplotlib as mpl
+
+    out = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": name}):
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    svg = out.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    # Groups are called figure_1, axes_1, ... in every figure.
+    svg = re.sub(r'id="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r'(href="|url\()#', rf"\1#{name}-", svg)
+    for drawn, shown in _PAGE.items():
+        svg = re.sub(re.escape(drawn), shown, svg, flags=re.IGNORECASE)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{what}"', 1).strip()
+
+
+def _steps(axes: Any, values: Array, edges: Array, colour: str) -> None:
+    counts, _ = np.histogram(values, edges)
+    axes.stairs(counts, edges, fill=True, color=colour, alpha=0.75)
+    axes.set_ylim(bottom=0)
+
+
+def answer_counts(counts: NDArray[np.int64], side: str) -> str:
+    """Draw how many answers the rows (or the columns) have."""
+    with _style():
+        figure, axes = _figure(2.5)
+        top = max(int(counts.max()), 1)
+        if top <= 30:
+            edges = np.arange(0, top + 2) - 0.5
+        else:  # evenly spaced in logarithms
+            edges = np.unique(np.round(np.geomspace(1, top + 1, 28)).astype(int)) - 0.5
+            axes.set_xscale("log")
+        _steps(axes, counts.astype(float), edges.astype(float), _SIDES[side])
+        axes.set_xlabel(f"answers of one of the {side}")
+        axes.set_ylabel(side)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else "")
+        axes.xaxis.set_minor_formatter(lambda value, _: "")
+        return as_svg(figure, f"counts-{side}", f"histogram of the answers of the {side}")
+
+
+def yes_shares(counts: NDArray[np.int64], yes: NDArray[np.int64], side: str) -> str:
+    """Draw the shares of yes of the rows (or the columns) that have at least five answers."""
+    with _style():
+        figure, axes = _figure(2.5)
+        enough = counts >= 5
+        _steps(axes, 100 * yes[enough] / counts[enough], np.linspace(0, 100, 21), _SIDES[side])
+        axes.set_xlim(0, 100)
+        axes.set_xlabel(f"yes among the answers of one of the {side}, %")
+        axes.set_ylabel(side)
+        return as_svg(figure, f"yes-{side}", f"histogram of the share of yes of the {side}")
+
+
+def search_trials(search: Any) -> str:
+    """Draw the held-out log-loss of every trial of a search."""
+    with _style():
+        figure, axes = _figure()
+        for loss, colour, mark in (("logistic", BLUE, "o"), ("hinge", ORANGE, "s")):
+            which = np.flatnonzero(search["loss"].to_numpy() == loss)
+            losses = search["log_loss"].to_numpy()[which]
+            axes.plot(which + 1, losses, mark, color=colour, markersize=5, label=loss)
+        axes.axhline(float(search["log_loss"].min()), color=GREY, linewidth=1, linestyle=":")
+        axes.set_xlabel("trial of the search")
+        axes.set_ylabel("held-out log-loss")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.1)
+        return as_svg(figure, "search", "held-out log-loss of every trial of the search")
+
+
+def objective(path: Array, rounds: int) -> str:
+    """Draw the course of the objective over the rounds."""
+    with _style():
+        figure, axes = _figure()
+        course = rounds * np.arange(1, len(path) + 1) / len(path)
+        axes.plot(course, path, color=BLUE, linewidth=2, marker="o", markersize=3)
+        axes.set_xlabel("round of the fit")
+        axes.set_ylabel("objective")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        return as_svg(figure, "objective", "the objective over the rounds of the fit")
+
+
+def columns_kept(values: Array, rank: int) -> str:
+    """Draw the sizes of the factor columns: which the data kept, and which vanished."""
+    with _style():
+        figure, axes = _figure()
+        number = np.arange(1, len(values) + 1)
+        axes.bar(number[:rank], values[:rank], color=BLUE, label="kept")
+        axes.bar(number[rank:], values[rank:], color=GREY, alpha=0.5, label="vanished")
+        axes.set_xlabel("column of the factors")
+        axes.set_ylabel("its share of a typical score")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(axis="x", visible=False)
+        if rank < len(values):
+            axes.legend()
+        return as_svg(figure, "columns", f"sizes of the factor columns; {rank} are kept")
+
+
+def risk_coverage(model: PairClassifier, delta: float) -> str:
+    """Draw the certified and the observed error of the surest predictions."""
+    with _style():
+        figure, axes = _figure(3.3)
+        plots.risk_coverage(model, delta, ax=axes)
+        top = axes.get_ylim()[1]
+        axes.set_ylim(0, 1.35 * top)  # room for the legend
+        return as_svg(figure, "coverage", "certified and observed error of the surest predictions")
+
+
+def calibration(confidence: Array, wrong: NDArray[np.bool_]) -> str:
+    """Draw how often predictions are right against how sure the model was, on held-out answers."""
+    with _style():
+        figure, axes = _figure(3.3)
+        order = np.argsort(confidence, kind="stable")
+        parts = [part for part in np.array_split(order, min(10, max(len(order) // 30, 1))) if len(part)]
+        stated = 100 * np.array([confidence[part].mean() for part in parts])
+        right = np.array([(~wrong[part]).sum() for part in parts])
+        total = np.array([len(part) for part in parts])
+        low = np.where(right > 0, beta.ppf(0.025, np.maximum(right, 1), total - right + 1), 0.0)
+        high = np.where(right < total, beta.ppf(0.975, right + 1, np.maximum(total - right, 1)), 1.0)
+        share = 100 * right / total
+        axes.plot([50, 100], [50, 100], color=GREY, linestyle=":", linewidth=1.4, label="perfect")
+        axes.errorbar(
+            stated, share, yerr=[share - 100 * low, 100 * high - share], fmt="o", color=BLUE, capsize=3,
+            label="held-out answers, 95 % intervals",
+        )  # fmt: skip
+        axes.set_xlim(49, 101)
+        axes.set_ylim(min(45.0, float(100 * low.min()) - 2), 101)
+        axes.set_xlabel("how sure the model is, %")
+        axes.set_ylabel("how often it is right, %")
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.1)
+        return as_svg(figure, "calibration", "share of right predictions against stated confidence")

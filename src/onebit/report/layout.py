@@ -1,0 +1,85 @@
+"""Rows and columns as points in the plane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.estimator import PairClassifier
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Two coordinates of every row and every column, and what they mean."""
+
+    rows: Array
+    columns: Array
+    x: str
+    y: str
+
+
+def factors_of(model: PairClassifier) -> tuple[Array, Array]:
+    """Return the mean factors of rows and columns; none for a model of rank zero."""
+    posterior: Any = getattr(model, "posterior_", None)
+    if posterior is not None:
+        rank = posterior.hierarchy.rank
+        return posterior.rows.mean[:, :rank], posterior.columns.mean[:, :rank]
+    left, right = getattr(model, "left_", None), getattr(model, "right_", None)
+    if left is None or right is None:
+        return np.zeros((len(model.rows_), 0)), np.zeros((len(model.columns_), 0))
+    return left, right
+
+
+def effects_of(model: PairClassifier) -> tuple[Array | None, Array | None]:
+    """Return the mean effects of rows and columns, None where the model has none."""
+    found: list[Array | None] = []
+    for name in ("row_effects_", "column_effects_"):
+        try:
+            found.append(getattr(model, name).to_numpy())
+        except AttributeError:
+            found.append(None)
+    return found[0], found[1]
+
+
+def principal(left: Array, right: Array) -> tuple[Array, Array, Array]:
+    """Return singular values of ``left right'`` and both sides along them, the size shared evenly."""
+    if left.shape[1] == 0:
+        return np.zeros(0), left, right
+    left_basis, left_part = np.linalg.qr(left)
+    right_basis, right_part = np.linalg.qr(right)
+    u, size, vt = np.linalg.svd(left_part @ right_part.T, full_matrices=False)
+    # Signs are arbitrary; the larger half of the columns points right and up.
+    turn = np.where(np.median(vt, axis=1) < 0, -1.0, 1.0)
+    rows = (left_basis @ u) * (turn * np.sqrt(size))
+    columns = (right_basis @ vt.T) * (turn * np.sqrt(size))
+    ratio = np.sqrt(len(left) / len(right))  # so that a typical row lies as far out as a typical column
+    return size / np.sqrt(float(len(left)) * len(right)), rows * np.sqrt(ratio), columns / np.sqrt(ratio)
+
+
+def plane(model: PairClassifier) -> Plane:
+    """Place rows and columns by their first two factors, or by effects where there are fewer."""
+    _, rows, columns = principal(*factors_of(model))
+    rank: Any = getattr(model, "rank_", rows.shape[1])
+    if min(rank, rows.shape[1]) >= 2:
+        return Plane(rows[:, :2], columns[:, :2], "first factor", "second factor")
+    effects = effects_of(model)
+    upward = [
+        np.zeros(size) if effect is None else effect
+        for effect, size in zip(effects, (len(rows), len(columns)), strict=True)
+    ]
+    if min(rank, rows.shape[1]) == 1:
+        across, x = [rows[:, 0], columns[:, 0]], "the factor"
+    else:
+        record = model.record_
+        counts = [np.ones(len(rows)), np.ones(len(columns))]
+        if record is not None:
+            for side, seen in enumerate((record.row_counts, record.column_counts)):
+                counts[side][: len(seen)] = np.maximum(seen, 1)
+        across, x = [np.log10(count) for count in counts], "answers (power of ten)"
+    points = [np.column_stack(pair) for pair in zip(across, upward, strict=True)]
+    return Plane(points[0], points[1], x, "effect: readiness to say yes")

@@ -1,0 +1,344 @@
+"""From a table to predictions, certificates and a report, by commands alone."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors import SafetensorError
+from typer.testing import CliRunner
+
+import onebit
+from onebit import cli, simulate, storage
+from onebit.cli import shell
+from onebit.school import school
+
+runner = CliRunner()
+
+
+def run(*arguments, code=0, **settings):
+    result = runner.invoke(cli.app, [str(argument) for argument in arguments], **settings)
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a table, its world and a model."""
+    folder = tmp_path_factory.mktemp("files")
+    drawn = school(60, 30, 1500, seed=2)
+    drawn.frame().to_csv(folder / "school.csv", index=False)
+    run("fit", folder / "school.csv", "-o", folder / "school.onebit", "--model", "logistic", "--rank", 3)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return onebit.load(folder / "school.onebit")
+
+
+def test_fit_says_what_it_guessed_held_out_and_certified(folder, tmp_path):
+    result = run("fit", folder / "school.csv", "-o", tmp_path / "m.onebit", "-m", "logistic", "--rank", 2)
+    assert "taking rows 'student', columns 'exercise', answers 'solved'" in result.stderr
+    assert "holding 10% of the answers out" in result.stderr
+    assert re.search(
+        r"With probability 0.95, at most \d+\.\d% of its predictions are wrong", result.stdout
+    )
+    fitted = onebit.load(tmp_path / "m.onebit")
+    assert fitted.record_.n_held_out == 150
+    assert fitted.record_.source["file"] == "school.csv"
+    assert len(fitted.record_.certificates) == 2
+    assert str(tmp_path) not in json.dumps(fitted.record_.state()[1])
+
+
+def test_fit_repeats_and_is_what_python_does(folder, model, tmp_path):
+    path = tmp_path / "m.onebit"
+    run("fit", folder / "school.csv", "-o", path, "-m", "logistic", "--rank", 3, "--threads", 1, "-q")
+    again = onebit.load(path)
+    seen = onebit.read_answers(folder / "school.csv")
+    direct = onebit.LogisticCompleter(3, random_state=0).fit(seen, certify=0.1)
+    for other in (again, direct):
+        np.testing.assert_array_equal(other.posterior_.rows.mean, model.posterior_.rows.mean)
+        assert other.certify().bound == model.certify().bound
+
+
+def test_quiet_and_json(folder, tmp_path):
+    path = tmp_path / "m.onebit"
+    arguments = ("fit", folder / "school.csv", "-o", path, "-m", "logistic", "--rank", 1, "--json", "-q")
+    result = run(*arguments)
+    assert result.stderr == ""
+    answer = json.loads(result.stdout)
+    assert answer["answers"] == 1500
+    assert answer["held_out"] == 150
+    assert 0 < answer["error_at_most"] < 1
+
+
+def test_nothing_held_out_means_no_certificate(folder, tmp_path):
+    path = tmp_path / "m.onebit"
+    result = run("fit", folder / "school.csv", "-o", path, "-m", "logistic", "--rank", 1, "--certify", 0)
+    assert "With probability" not in result.stdout
+    assert "held_out" in run("info", path, "--json").stdout
+    result = run("predict", path, folder / "school.csv", "--max-error", 0.1, code=1)
+    assert "fitted without held-out answers" in result.stderr
+    assert "certified" not in run("predict", path, folder / "school.csv").stdout
+    assert "PAC-Bayes-kl" in run("certify", path).stdout
+
+
+@pytest.mark.parametrize("name", ["logistic", "hinge", "gibbs", "nuclear", "auto"])
+def test_every_model_goes_all_the_way(tmp_path, name):
+    world = simulate.world("B1", rank=1, shape=(25, 20), density=0.6, seed=1)
+    pairs = pd.DataFrame(world.pairs, columns=["row", "column"]).assign(answer=world.answers)
+    pairs.to_csv(tmp_path / "w.csv", index=False)
+    run("fit", tmp_path / "w.csv", "-o", tmp_path / "m.onebit", "--model", name, "--quiet")
+    run("report", tmp_path / "m.onebit", "-o", tmp_path / "r.html")
+    run("info", tmp_path / "m.onebit")
+    result = run("predict", tmp_path / "m.onebit", tmp_path / "w.csv", "--quiet")
+    assert len(result.stdout.splitlines()) == len(world.pairs) + 1
+    assert "nan" not in result.stdout
+
+
+def test_predictions_are_the_models(folder, model, tmp_path):
+    out = tmp_path / "out.parquet"
+    result = run("predict", folder / "school.onebit", folder / "school.csv", "-o", out)
+    assert "1,500 pairs predicted" in result.stderr
+    table = pd.read_parquet(out)
+    pairs = pd.read_csv(folder / "school.csv")[["student", "exercise"]]
+    assert (table[["student", "exercise"]].astype(str) == pairs).all().all()
+    np.testing.assert_allclose(table["probability"], model.predict_proba(pairs)[:, 1], atol=1e-6)
+    np.testing.assert_allclose(table["uncertainty"], model.predict_uncertainty(pairs), atol=1e-6)
+    assert (table["answer"] == model.predict(pairs)).all()
+    assert set(table["answer"]) == {"no", "yes"}
+    kept = model.keep(0.1)
+    assert (table["certified"] == (model.confidence(pairs) > kept.threshold)).all()
+    assert (table["known"] == "both").all()
+
+
+def test_pairs_typed_piped_and_never_seen(folder, model, tmp_path):
+    name = folder / "school.onebit"
+    student, exercise = model.rows_.labels[3], model.columns_.labels[5]
+    result = run(
+        "predict", name, "--pair", f"{student},{exercise}", "--pair", f'nobody,"{exercise}"', "--json"
+    )
+    first, second = (json.loads(line) for line in result.stdout.splitlines())
+    assert first["probability"] == pytest.approx(
+        model.predict_proba([(student, exercise)])[0, 1], abs=1e-6
+    )
+    assert (first["known"], second["known"]) == ("both", "exercise")
+    assert "1 with an unknown student" in result.stderr
+    pairs = ("--pair", f"{student},{exercise}", "--pair", f"nobody,{exercise}")
+    loose = run("predict", name, *pairs, "--max-error", 0.9, "--json").stdout.splitlines()
+    assert [json.loads(line)["certified"] for line in loose] == [True, False]
+    piped = run("predict", name, "-", input=f"student,exercise\n{student},{exercise}\n")
+    assert f"{first['probability']}" in piped.stdout
+    for arguments in (("--pair", "only one"), ("--pair", "a,b,c"), ("--pair", ",b")):
+        assert "--pair takes ROW,COLUMN" in run("predict", name, *arguments, code=1).stderr
+    assert "give a file of pairs" in run("predict", name, code=1).stderr
+    bare = tmp_path / "bare.csv"
+    bare.write_text(f"{student},{exercise}\n{student},{exercise}\n")
+    assert "say --no-header" in run("predict", name, bare, code=1).stderr
+    assert len(run("predict", name, bare, "--no-header", "-q").stdout.splitlines()) == 3
+
+
+def test_numbers_are_found_however_they_were_typed(tmp_path):
+    table = pd.DataFrame({"user": [7, 8, 9] * 8, "item": np.arange(24) % 5, "liked": np.arange(24) % 2})
+    table.to_parquet(tmp_path / "t.parquet")
+    run("fit", tmp_path / "t.parquet", "-o", tmp_path / "m.onebit", "-m", "logistic", "--rank", 1, "-q")
+    result = run("predict", tmp_path / "m.onebit", "-", input="user,item\n7,3\n007,3\n")
+    lines = result.stdout.splitlines()
+    assert lines[1].startswith("7,3,")
+    assert lines[1].endswith("both")
+    assert lines[2].startswith("007,3,")
+    assert lines[2].endswith("item")
+
+
+def test_the_best_blanks_are_blanks_and_the_best(folder, model, tmp_path):
+    out = tmp_path / "best.csv"
+    run("complete", folder / "school.onebit", "--top", 4, "-o", out)
+    best = pd.read_csv(out)
+    answered = set(map(tuple, pd.read_csv(folder / "school.csv")[["student", "exercise"]].to_numpy()))
+    assert not answered & set(map(tuple, best[["student", "exercise"]].to_numpy()))
+    assert best.groupby("student").size().max() <= 4
+    assert set(best["student"]) == {
+        student
+        for student in model.rows_.labels
+        if sum((student, exercise) not in answered for exercise in model.columns_.labels)
+    }
+    filled = model.complete("probability")
+    for student, lines in best.groupby("student"):
+        blank = [name for name in filled.columns if (student, name) not in answered]
+        np.testing.assert_allclose(
+            lines["probability"], np.sort(filled.loc[student, blank])[::-1][:4], atol=1e-6
+        )
+    one = run("complete", folder / "school.onebit", "--top", 2, "--answered", "--row", "Ada A.").stdout
+    expected = filled.loc["Ada A."].sort_values(ascending=False).head(2)
+    assert [line.split(",")[2] for line in one.splitlines()[1:]] == expected.index.tolist()
+    assert "does not know the row 'Nobody'" in run(
+        "complete", folder / "school.onebit", "--top", 2, "--row", "Nobody", code=1
+    ).stderr  # fmt: skip
+
+
+def test_the_whole_matrix_wide_and_long(folder, model, tmp_path):
+    run("complete", folder / "school.onebit", "-o", tmp_path / "wide.csv")
+    wide = pd.read_csv(tmp_path / "wide.csv", index_col="student")
+    pd.testing.assert_frame_equal(wide, model.complete("probability").round(6), check_names=False)
+    run("complete", folder / "school.onebit", "--what", "answer", "-o", tmp_path / "answers.parquet")
+    answers = pd.read_parquet(tmp_path / "answers.parquet").set_index("student")
+    assert (answers.to_numpy() == model.complete("answer").to_numpy()).all()
+    run("complete", folder / "school.onebit", "--long", "-o", tmp_path / "long.jsonl")
+    long = pd.read_json(tmp_path / "long.jsonl", lines=True)
+    assert len(long) == 60 * 30
+    np.testing.assert_allclose(long["probability"].to_numpy().reshape(60, 30), wide.to_numpy())
+
+
+def test_a_model_that_forgot_its_answers_says_so(folder, tmp_path):
+    path = tmp_path / "m.onebit"
+    arguments = ("-m", "logistic", "--rank", 3, "--forget-answers", "-q")
+    run("fit", folder / "school.csv", "-o", path, *arguments)
+    assert path.stat().st_size < (folder / "school.onebit").stat().st_size
+    assert "does not hold its answers" in run("complete", path, "--top", 2, code=1).stderr
+    assert "does not hold its answers" in run("certify", path, "--method", "all", code=1).stderr
+    run("complete", path, "--top", 2, "--answered")
+    assert "hold-out" in run("certify", path).stdout
+    run("report", path, "-o", tmp_path / "r.html")
+
+
+def test_certificates_from_a_file(folder, model, tmp_path):
+    path = tmp_path / "m.onebit"
+    path.write_bytes((folder / "school.onebit").read_bytes())
+    result = run("certify", path, "--max-error", 0.4, "--delta", 0.1)
+    assert f"at most {model.certify(0.1).bound:.2%}" in result.stdout
+    assert "Keep the predictions" in result.stdout
+    result = run("certify", path, "--method", "pac-bayes-kl,hold-out", "--save", "--json")
+    (ladder,) = json.loads(result.stdout)["certificates"]
+    assert [c["method"] for c in ladder["certificates"]] == ["PAC-Bayes-kl", "hold-out, Clopper-Pearson"]
+    again = onebit.load(path)
+    assert len(again.record_.certificates) == 3
+    assert again.record_.certificates[-1] == model.certify(0.05, ("pac-bayes-kl", "hold-out"))
+    run("report", path, "-o", tmp_path / "r.html")
+    assert "PAC-Bayes-kl" in (tmp_path / "r.html").read_text()
+    whole = json.loads(run("certify", path, "--method", "all", "--json", "-q").stdout)["certificates"][0]
+    assert len(whole["certificates"]) == len(model.certificate_methods())
+    assert {rung["delta"] for rung in whole["certificates"]} == {0.05 / len(whole["certificates"])}
+    assert "no certificate 'magic'" in run("certify", path, "--method", "magic", code=1).stderr
+    assert "delta" in run("certify", path, "--delta", 2, code=1).stderr
+
+
+def test_info_tells_what_is_inside(folder):
+    answer = json.loads(run("info", folder / "school.onebit", "--json").stdout)
+    assert (answer["rows"], answer["columns"], answer["answers"]) == (60, 30, 1500)
+    assert answer["written_as"] == ["no", "yes"]
+    assert len(answer["fingerprint"]) == 64
+    assert answer["settings"]["rank"] == 3
+    assert "LogisticCompleter" in run("info", folder / "school.onebit").stdout
+
+
+def test_evaluation_beats_its_baselines(folder):
+    result = run(
+        "evaluate", folder / "school.csv", "--folds", 3, "-m", "logistic", "--rank", 3, "--json", "-q"
+    )
+    methods = json.loads(result.stdout)["methods"]
+    ours, effects, majority = (methods[name] for name in methods)
+    assert list(methods) == ["LogisticCompleter", "effects only", "commoner answer"]
+    assert ours["log_loss"] < effects["log_loss"] < majority["log_loss"]
+    shown = run("evaluate", folder / "school.csv", "--folds", 2, "-m", "logistic", "--rank", 1)
+    assert "commoner answer" in shown.stdout
+    assert "not 900" in run("evaluate", folder / "school.csv", "--folds", 900, code=1).stderr
+
+
+def test_simulated_worlds_come_with_their_truth(tmp_path):
+    run("simulate", "a2", "--rank", 2, "--rows", 20, "--cols", 10, "-o", tmp_path / "w.csv",
+        "--truth", tmp_path / "t.csv", "--seed", 4)  # fmt: skip
+    world = simulate.world("A2", 2, (20, 10), 0.2, 4)
+    seen = pd.read_csv(tmp_path / "w.csv")
+    np.testing.assert_array_equal(seen[["row", "column"]], world.pairs)
+    np.testing.assert_array_equal(seen["answer"], world.answers > 0)
+    chance = pd.read_csv(tmp_path / "t.csv")["chance"].to_numpy().reshape(20, 10)
+    np.testing.assert_allclose(chance, np.where(world.truth > 0, 0.9, 0.1))
+    first = run("simulate", "school", "--rows", 10, "--cols", 5).stdout
+    assert first.splitlines()[0] == "student,exercise,solved"
+    assert first == run("simulate", "school", "--rows", 10, "--cols", 5).stdout
+    assert "unknown world 'C9'" in run("simulate", "C9", code=1).stderr
+
+
+BAD_COMMANDS = {
+    "no file": (["fit", "nothing.csv", "-o", "m.onebit"], "no such file: nothing.csv"),
+    "a folder": (["fit", ".", "-o", "m.onebit"], "is a folder"),
+    "no such column": (["fit", "t.csv", "--row", "x", "-o", "m.onebit"], "columns are 'user', 'item'"),
+    "no such model": (["fit", "t.csv", "-m", "magic", "-o", "m.onebit"], "choose one of auto, logistic"),
+    "rank of auto": (["fit", "t.csv", "--rank", "3", "-o", "m.onebit"], "finds the rank by itself"),
+    "no output folder": (["fit", "t.csv", "-o", "no/m.onebit"], "the folder no does not exist"),
+    "output is a folder": (["fit", "t.csv", "-o", "."], "it is a folder"),
+    "a model to stdout": (["fit", "t.csv", "-o", "-"], "not to standard output"),
+    "delta": (["fit", "t.csv", "--delta", "0", "-o", "m.onebit"], "delta"),
+    "share": (["fit", "t.csv", "--certify", "1.5", "-o", "m.onebit"], "share of answers to hold out"),
+    "too few": (["fit", "t.csv", "-m", "logistic", "-o", "m.onebit"], "need more answers"),
+    "not a model": (["predict", "t.csv", "t.csv"], "t.csv is not a onebit file"),
+    "no model": (["info", "nothing.onebit"], "no such file"),
+    "unknown output": (["predict", "t.csv", "t.csv", "-o", "out.xls"], "a table is written as csv"),
+    "what": (["complete", "t.csv", "--what", "dreams"], "answer, probability or score"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_COMMANDS)
+def test_a_wrong_command_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, what):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("user,item,liked\na,x,1\nb,x,0\n")
+    arguments, words = BAD_COMMANDS[what]
+    result = run(*arguments, code=1)
+    message = [line for line in result.stderr.splitlines() if line.startswith("onebit: ")]
+    assert len(message) == 1
+    assert words in message[0]
+    assert os.listdir(tmp_path) == ["t.csv"]
+
+
+@pytest.mark.parametrize(
+    "command", ["fit", "predict", "complete", "certify", "evaluate", "report", "simulate"]
+)
+def test_help_has_examples(command):
+    assert f"onebit {command} " in run(command, "--help", env={"COLUMNS": "200"}).stdout
+
+
+def test_a_full_disk_and_ctrl_c_leave_the_old_file(folder, tmp_path, monkeypatch):
+    path = tmp_path / "m.onebit"
+    path.write_bytes(b"old")
+    arguments = ("fit", folder / "school.csv", "-o", path, "-m", "logistic", "--rank", 1)
+
+    for error in (OSError(28, "No space left on device"), SafetensorError("No space left on device")):
+
+        def full(*_, error=error, **__):
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(storage, "save_file", full)
+            said = run(*arguments, code=1).stderr
+        assert "No space left on device" in said
+        assert str(path) in said
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            onebit.LogisticCompleter, "fit", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
+        assert "Stopped" in run(*arguments, code=130).stderr
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["m.onebit"]
+
+
+def test_a_read_only_folder_is_noticed_before_the_work(monkeypatch, folder, tmp_path):
+    monkeypatch.setattr(shell, "_writable", lambda _: False)  # root may write everywhere
+    result = run("fit", folder / "school.csv", "-o", tmp_path / "m.onebit", code=1)
+    assert "is read-only" in result.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(folder):
+    command = f'"{sys.executable}" -m onebit complete "{folder / "school.onebit"}" --long -q | head -2'
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert len(done.stdout.splitlines()) == 2
+    assert done.stderr == ""
+
+
+def test_version():
+    assert run("--version").stdout == f"onebit {onebit.__version__}\n"
