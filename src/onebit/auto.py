@@ -15,7 +15,7 @@ from onebit.completers import HingeCompleter, LogisticCompleter
 from onebit.engine.coordinate import Callback, Progress
 from onebit.estimator import PairClassifier, logger
 from onebit.models import plain_parameters, restored_parameters
-from onebit.observations import Observations
+from onebit.observations import Observations, View
 from onebit.parameters import Check, Whole
 from onebit.posterior import Posterior
 from onebit.storage import Tensors
@@ -241,6 +241,13 @@ class AutoCompleter(PairClassifier):
 
     def _scores(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Array:
         return self.completer_._scores(rows, columns)
+
+    def top_columns(
+        self, rows: NDArray[np.int32], count: int, seen: View | None = None
+    ) -> NDArray[np.int32]:
+        """Return the codes of the columns with the highest scores; see ``PairClassifier``."""
+        check_is_fitted(self)
+        return self.completer_.top_columns(rows, count, seen)
 
     def _probability(self, mean: Array, variance: Array) -> Array:
         return self.completer_._probability(mean, variance)

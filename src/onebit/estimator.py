@@ -25,7 +25,7 @@ from onebit.certificates import Certificate, HeldOut, Kept, SelectiveCertificate
 from onebit.engine.compilation import announced
 from onebit.engine.coordinate import Callback
 from onebit.ids import IdIndex, pair_columns
-from onebit.observations import Observations, signs_of_pairs
+from onebit.observations import Observations, View, signs_of_pairs
 from onebit.parameters import Check, check_parameters
 from onebit.storage import Tensors
 
@@ -204,6 +204,25 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self)
         mean, variance = self._score_moments(rows, columns)
         return Predictions(mean, np.sqrt(variance), self._probability(mean, variance))
+
+    def top_columns(
+        self, rows: NDArray[np.int32], count: int, seen: View | None = None
+    ) -> NDArray[np.int32]:
+        """Return the codes of the ``count`` columns with the highest scores of some rows, highest first.
+
+        Entries of ``seen`` are left out; -1 fills up where there are fewer.
+        """
+        check_is_fitted(self)
+        best = np.full((len(rows), count), -1, dtype=np.int32)
+        every = np.arange(len(self.columns_), dtype=np.int32)
+        for line, row in enumerate(rows):
+            scores = self._scores(np.full(len(every), row, dtype=np.int32), every)
+            allowed = every
+            if seen is not None and row < seen.size:
+                allowed = np.delete(every, seen.index[seen.start[row] : seen.start[row + 1]])
+            order = allowed[np.argsort(-scores[allowed], kind="stable")][:count]
+            best[line, : len(order)] = order
+        return best
 
     def kept_answers(self) -> Answers:
         """Return the answers, where ``fit(..., certify=share)`` or a model file has kept them."""

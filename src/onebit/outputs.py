@@ -101,9 +101,15 @@ def _table(
     return pa.table(columns)
 
 
-def block_rows(model: PairClassifier) -> int:
+def block_rows(model: PairClassifier, top: int | None = None) -> int:
     """Return how many rows of the matrix go into one table."""
-    return max(1, _BLOCK // max(len(model.columns_), 1))
+    entries = len(model.columns_) if top is None else _candidates(model, top)
+    return max(1, _BLOCK // max(entries, 1))
+
+
+def _candidates(model: PairClassifier, top: int) -> int:
+    """Return how many of the highest scores of a row are looked at for its most probable ones."""
+    return min(max(4 * top, top + 50), len(model.columns_))
 
 
 def _row_blocks(model: PairClassifier, rows: Codes) -> Iterator[tuple[Codes, Predictions]]:
@@ -119,41 +125,31 @@ def best_blanks(
 ) -> Iterator[pa.Table]:
     """Yield the ``count`` columns that each row most likely says yes to, best first.
 
-    Entries that have an answer already are left out unless ``answered``.
+    They are the most probable among a few times as many with the highest scores. Entries that have an
+    answer already are left out unless ``answered``.
     """
     seen = None if answered else model.kept_answers().everything.by_row
     row_ids, column_ids = ids_of(model.rows_), ids_of(model.columns_)
     row_name, column_name = id_names(model)
-    for block, found in _row_blocks(model, rows):
-        order_by = found.probability.reshape(len(block), -1).copy()
-        if seen is not None:
-            for k, row in enumerate(block):
-                if row < seen.size:  # rows that were folded in have no answers here
-                    order_by[k, seen.index[seen.start[row] : seen.start[row + 1]]] = -np.inf
-        best = _largest(order_by, count)
-        line = np.repeat(np.arange(len(block)), best.shape[1])
-        column = best.ravel()
-        left = order_by[line, column] > -np.inf
-        rank = np.tile(np.arange(1, best.shape[1] + 1), len(block))[left]
-        line, column = line[left], column[left]
-        place = line * len(column_ids) + column
-        chosen = Predictions(found.score[place], found.uncertainty[place], found.probability[place])
+    candidates, size = _candidates(model, count), block_rows(model, count)
+    for begin in range(0, len(rows), size):
+        block = rows[begin : begin + size]
+        column = model.top_columns(block, candidates, seen).ravel()
+        line = np.repeat(np.arange(len(block)), candidates)[column >= 0]
+        column = column[column >= 0]
+        found = model.predictions(block[line], column)
+        order = np.lexsort((-found.probability, line))
+        first = np.searchsorted(line, np.arange(len(block)))  # `line` is sorted, before and after
+        rank = np.arange(len(line)) - first[line] + 1
+        order, rank = order[rank <= count], rank[rank <= count]
+        line, column = line[order], column[order]
+        chosen = Predictions(found.score[order], found.uncertainty[order], found.probability[order])
         ids = {
             row_name: row_ids.take(pa.array(block[line])),
             "rank": pa.array(rank),
             column_name: column_ids.take(pa.array(column)),
         }
         yield _table(model, ids, chosen, kept)
-
-
-def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Return the places of the largest values of each line, largest first."""
-    if count < values.shape[1]:
-        places = np.sort(np.argpartition(-values, count - 1, axis=1)[:, :count], axis=1)
-    else:
-        places = np.tile(np.arange(values.shape[1]), (len(values), 1))
-    order = np.argsort(-np.take_along_axis(values, places, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(places, order, axis=1)
 
 
 def whole_matrix(

@@ -18,6 +18,7 @@ from onebit.certificates import Certificate
 from onebit.engine.coordinate import Callback, Fit, Progress, Schedule, minimise
 from onebit.engine.foldin import fold_in
 from onebit.engine.start import Start, spectral_start
+from onebit.engine.top import top_columns
 from onebit.estimator import PairClassifier, logger
 from onebit.hierarchy import Hierarchy
 from onebit.ids import IdIndex, pair_columns
@@ -29,7 +30,7 @@ from onebit.ladder import (
     posterior_certificate,
 )
 from onebit.losses import Loss
-from onebit.observations import Observations, signs_of_pairs
+from onebit.observations import Observations, View, signs_of_pairs
 from onebit.parameters import Check, Instance, OneOf, Positive, Whole
 from onebit.posterior import Posterior
 from onebit.priors import Gamma, InverseGamma, VariancePrior
@@ -266,6 +267,13 @@ class VariationalCompleter(PairClassifier):
 
     def _scores(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Array:
         return self.posterior_.scores(rows, columns, self.n_jobs)
+
+    def top_columns(
+        self, rows: NDArray[np.int32], count: int, seen: View | None = None
+    ) -> NDArray[np.int32]:
+        """Return the codes of the columns with the highest scores; see ``PairClassifier``."""
+        check_is_fitted(self)
+        return top_columns(self.posterior_, rows, count, seen, self.n_jobs)
 
     def _effects(self, side: int) -> pd.Series:
         check_is_fitted(self)

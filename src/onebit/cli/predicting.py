@@ -267,7 +267,7 @@ def complete(
             if top is not None
             else whole_matrix(fitted, rows, what, wide=not long, kept=kept)
         )
-        lines, step = 0, block_rows(fitted)
+        lines, step = 0, block_rows(fitted, top)
         with voice.bar("completing", "share") as tell, table_writer(output, output_format) as write:
             for number, table in enumerate(tables, start=1):
                 write(table)
