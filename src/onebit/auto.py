@@ -140,6 +140,7 @@ class AutoCompleter(PairClassifier):
     """
 
     _checks: ClassVar[dict[str, Check]] = {"verbose": Whole(0)}
+    _keeps_checkpoints = True
 
     def __init__(self, *, random_state: Any = None, n_jobs: int | None = -1, verbose: int = 0) -> None:
         self.random_state = random_state

@@ -8,7 +8,9 @@ import sys
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -20,8 +22,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from onebit import ladder
+from onebit import __version__, ladder
 from onebit.certificates import Certificate, HeldOut, Kept, SelectiveCertificate
+from onebit.engine.checkpoint import checkpoint as checkpointed
 from onebit.engine.compilation import announced
 from onebit.engine.coordinate import Callback
 from onebit.ids import IdIndex, pair_columns
@@ -75,6 +78,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """
 
     _checks: ClassVar[dict[str, Check]]
+    _keeps_checkpoints: ClassVar[bool] = False
 
     rows_: IdIndex
     columns_: IdIndex
@@ -94,6 +98,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         *,
         certify: float | None = None,
         callback: Callback | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Fit to pairs and their answers.
 
@@ -111,6 +116,10 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             and leaves the certificates that need none. The answers stay in memory for them.
         callback : callable, optional
             Called with a ``Progress`` record after every round.
+        checkpoint : path, optional
+            A folder in which a long fit keeps where it is. Killed and started again with the same data
+            and settings it goes on from there to the same result; a finished fit removes it. Needs a
+            number as ``random_state``.
         """
         check_parameters(self, self._checks)
         observations = observations_of(X, y, sample_weight)
@@ -119,7 +128,8 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         rng = self._generator()
         held = None if certify is None else _held_out(observations, certify, rng)
         fitted = observations if held is None or not held.any() else observations.take(~held)
-        advice = self._fit(fitted, rng, callback)
+        with self._checkpoint(checkpoint, observations, certify):
+            advice = self._fit(fitted, rng, callback)
         self._remember(observations)
         if held is not None:
             self._answers = Answers(observations, held, fitted)
@@ -134,6 +144,30 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         for text in advice:
             warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=2)
         return self
+
+    def _checkpoint(
+        self, folder: str | os.PathLike[str] | None, observations: Observations, certify: float | None
+    ) -> AbstractContextManager[None]:
+        if folder is None:
+            return nullcontext()
+        if not self._keeps_checkpoints:
+            raise ValueError(f"{type(self).__name__} keeps no checkpoints; leave checkpoint out")
+        if not isinstance(getattr(self, "random_state", None), (int, np.integer)):
+            raise ValueError("a fit that can go on needs a number as random_state; set random_state=0")
+        from onebit.models import plain_parameters
+        from onebit.record import fingerprint
+
+        settings = plain_parameters(self)
+        for name in ("n_jobs", "verbose"):  # these do not change the result
+            settings.pop(name, None)
+        identity = {
+            "version": __version__,
+            "model": type(self).__name__,
+            "settings": settings,
+            "held-out share": certify,
+            "answers": fingerprint(observations),
+        }
+        return checkpointed(Path(folder), identity)
 
     @abstractmethod
     def _fit(

@@ -80,6 +80,8 @@ class VariationalCompleter(PairClassifier):
         "verbose": Whole(0),
     }
 
+    _keeps_checkpoints = True
+
     posterior_: Posterior
 
     def __init__(

@@ -87,6 +87,12 @@ def fit(
     ] = 0.1,
     delta: o.Delta = 0.05,
     report: Annotated[str | None, typer.Option(help="Also write a report, an HTML file.")] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder where a long fit keeps how far it is: the same command goes on from there."
+        ),
+    ] = None,
     forget_answers: Annotated[
         bool,
         typer.Option(
@@ -121,8 +127,10 @@ def fit(
       onebit fit votes.csv --wide -o votes.onebit
 
       zcat log.csv.gz | onebit fit - -o model.onebit
+
+      onebit fit long.parquet -o long.onebit --checkpoint long.part
     """
-    with plain_errors():
+    with plain_errors(*(() if checkpoint is None else ("Stopped. The same command goes on from here.",))):
         from onebit.bounds import check_delta
         from onebit.record import Record
 
@@ -159,7 +167,7 @@ def fit(
             )
         begin = time.perf_counter()
         with voice.warnings_as_notes(), voice.fitting("fitting") as callback:
-            estimator.fit(seen, certify=certify, callback=callback)
+            estimator.fit(seen, certify=certify, callback=callback, checkpoint=checkpoint)
         seconds = time.perf_counter() - begin
         source = {
             "file": reading.source,

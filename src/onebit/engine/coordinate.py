@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.engine import kernels
+from onebit.engine import checkpoint, kernels
 from onebit.engine.rotation import best_rotation, simple_structure
 from onebit.engine.start import START_VARIANCE, Start
 from onebit.hierarchy import Hierarchy, HyperPosterior
@@ -31,6 +31,7 @@ from onebit.posterior import (
     packed_diagonal,
     packed_size,
 )
+from onebit.storage import Tensors
 from onebit.threads import Threads
 
 Array = NDArray[np.float64]
@@ -200,8 +201,15 @@ def minimise(
     callback: Callback | None = None,
 ) -> Fit:
     """Descend from ``start`` (a spectral start, or the posterior of a similar fit) to a posterior."""
+    kept = checkpoint.present() if isinstance(hierarchy, Hierarchy) else None
+    descent = None if kept is None else kept.next()
+    left = None if descent is None else descent.found()
+    if left is not None and left[1]["done"]:
+        return _left_fit(*left)
     known: HyperPosterior | None = None
-    if isinstance(start, Posterior):
+    if left is not None:
+        begin = Posterior.from_state(*left).sides
+    elif isinstance(start, Posterior):
         begin, known = start.sides, start.hyper
     else:
         rows, columns = (
@@ -211,7 +219,9 @@ def minimise(
         begin = rows, columns
     sides = tuple(Side(gaussians, hierarchy, k) for k, gaussians in enumerate(begin))
     sparse = hierarchy.sparse
-    if isinstance(start, Posterior) and sparse is not None and sparse != start.hierarchy.sparse:
+    turns = isinstance(start, Posterior) and sparse is not None and sparse != start.hierarchy.sparse
+    if turns and left is None:
+        assert sparse is not None
         change = simple_structure(begin[sparse].mean[:, : hierarchy.rank])
         for side in sides:
             side.change_coordinates(change)
@@ -223,11 +233,28 @@ def minimise(
     def sums() -> tuple[Any, Any]:
         return sides[0].sums(), sides[1].sums()
 
-    hyper = hierarchy.update(sums(), known or hierarchy.update(sums(), None))
     path: list[float] = []
     step = loss.step
     converged = False
     n_iter = 0
+    if left is None:
+        hyper = hierarchy.update(sums(), known or hierarchy.update(sums(), None))
+    else:
+        tensors, content = left
+        hyper = Posterior.from_state(tensors, content).hyper
+        path, step, n_iter = tensors["path"].tolist(), content["step"], content["n_iter"]
+        for k, side in enumerate(sides):
+            side.log_determinant = tensors[f"log_determinant.{k}"].copy()
+
+    def state(**more: Any) -> checkpoint.State:
+        tensors, content = present_posterior().state()
+        tensors |= {f"log_determinant.{k}": side.log_determinant for k, side in enumerate(sides)}
+        content |= {"n_iter": n_iter, "step": step, "done": False} | more
+        return tensors | {"path": np.array(path)}, content
+
+    def present_posterior() -> Posterior:
+        model = hierarchy if isinstance(hierarchy, Hierarchy) else hierarchy.hierarchy
+        return Posterior(sides[0].gaussians(), sides[1].gaussians(), hyper, model)
 
     def objective_of(k: int, solve: bool) -> float:
         present = sums()
@@ -241,7 +268,8 @@ def minimise(
             )
         return value
 
-    for n_iter in range(1, schedule.max_iter + 1):
+    first = n_iter + 1
+    for n_iter in range(first, schedule.max_iter + 1):
         for k in (0, 1):
             before = sides[k].gaussians() if step < 1.0 else None
             path.append(objective_of(k, solve=True))
@@ -267,8 +295,23 @@ def minimise(
         if n_iter > held + 1 and -ROUNDING <= gain / max(abs(path[-1]), 1e-12) <= schedule.tol:
             converged = True
             break
+        if descent is not None:
+            descent.offer(state)
     final = objective_of(0, solve=False)
     path.append(final)
-    model = hierarchy if isinstance(hierarchy, Hierarchy) else hierarchy.hierarchy
-    posterior = Posterior(sides[0].gaussians(), sides[1].gaussians(), hyper, model)
-    return Fit(posterior, final, np.array(path), n_iter, converged, hierarchy.kl(sums(), hyper))
+    divergence = hierarchy.kl(sums(), hyper)
+    if descent is not None:
+        descent.keep(state(done=True, objective=final, converged=converged, divergence=divergence))
+    return Fit(present_posterior(), final, np.array(path), n_iter, converged, divergence)
+
+
+def _left_fit(tensors: Tensors, content: dict[str, Any]) -> Fit:
+    """Return the result of a descent that an earlier run had finished."""
+    return Fit(
+        Posterior.from_state(tensors, content),
+        content["objective"],
+        tensors["path"],
+        content["n_iter"],
+        content["converged"],
+        content["divergence"],
+    )
