@@ -30,6 +30,20 @@ def test_the_risk_agrees_with_plain_draws_of_whole_predictors(seen, covariance, 
     assert risk.estimate < risk.upper <= risk.estimate + 0.0031
 
 
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_the_risk_of_effects_alone_is_exact(seen, covariance):
+    model = LogisticCompleter(0, covariance=covariance, max_iter=10).fit(seen)
+    risk = gibbs_risk(model.posterior_, seen, 0.01, np.random.default_rng(0))
+    view, rng = seen.by_row, np.random.default_rng(1)
+    plain = [
+        np.mean(model.posterior_.sample(rng).scores(view.owners(), view.index) * view.sign <= 0)
+        for _ in range(400)
+    ]
+    assert abs(risk.estimate - np.mean(plain)) < 5 * np.std(plain) / np.sqrt(len(plain))
+    assert risk.upper == risk.estimate
+    assert risk.draws == 0
+
+
 def test_the_confidence_of_the_risk_holds(seen):
     """Its upper end is above the expectation at least as often as it says, here nearly always."""
     posterior = HingeCompleter(2, effects=False, max_iter=5, calibrate=False).fit(seen).posterior_

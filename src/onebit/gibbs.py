@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from onebit.bounds import kl_inverse
 from onebit.observations import Observations, View
@@ -90,6 +91,15 @@ class GibbsRisk:
     delta: float
 
 
+def _exact_risk(posterior: Posterior, view: View) -> float:
+    """Return the risk where scores are Gaussian: effects alone."""
+    mean, variance = posterior.score_moments(view.owners(), view.index)
+    margin, deviation = mean * view.sign, np.sqrt(variance)
+    certain = np.where(margin > 0, np.inf, -np.inf)  # a tie counts as wrong
+    standardised = np.divide(margin, deviation, out=certain, where=deviation > 0)
+    return float(ndtr(-standardised).mean())
+
+
 def gibbs_risk(
     posterior: Posterior, observations: Observations, delta: float, rng: np.random.Generator
 ) -> GibbsRisk:
@@ -101,6 +111,9 @@ def gibbs_risk(
             f"the posterior has shape {posterior.shape} and the answers {observations.shape}: rows or "
             "columns were folded in since the fit"
         )
+    if posterior.hierarchy.rank == 0:  # then scores are Gaussian, and nothing needs to be drawn
+        exact = _exact_risk(posterior, view)
+        return GibbsRisk(exact, exact, 0, delta)
     share = float(((view.counts / n) ** 2).sum())
     log_term = math.log(2.0 / delta)
     wanted = math.ceil(log_term * share / (2.0 * TARGET**2))
