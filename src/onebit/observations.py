@@ -91,9 +91,16 @@ def _turn(start, index, sign, weight, cursor, turned_index, turned_sign, turned_
                 turned_weight[at] = weight[k]
 
 
+@numba.njit(cache=True, nogil=True)
+def _count(owner, counts):
+    for k in range(len(owner)):
+        counts[owner[k]] += 1
+
+
 def _starts(owner: NDArray[np.int32], size: int) -> NDArray[np.int64]:
     start = np.zeros(size + 1, dtype=np.int64)
-    np.cumsum(np.bincount(owner, minlength=size), out=start[1:])
+    _count(owner, start[1:])
+    np.cumsum(start, out=start)
     return start
 
 

@@ -46,8 +46,8 @@ OVER_RELAXATION = 1.6
 # Where a loss has no majoriser, full steps can overshoot; each rise of the objective halves them, down to
 # this share.
 SMALLEST_STEP = 1.0 / 16.0
-# Covariances that are moved to other coordinates at once: a few megabytes.
-ROWS_AT_ONCE = 4096
+# Covariances that are moved to other coordinates at once: some ten megabytes.
+ROWS_AT_ONCE = 16384
 # Relative: the kernels gather in single precision.
 ROUNDING = 1e-6
 
@@ -102,6 +102,7 @@ class Side:
         self.rank = hierarchy.rank
         self.log_determinant = gaussians.log_determinants()
         self.loss = np.zeros(len(self.mean))
+        self._sums: Any = None  # of the present state
         self.table = gather_table(self.mean, self.covariance, self.full, self.has_effect)
 
     def variance(self) -> Array:
@@ -110,8 +111,10 @@ class Side:
 
     def sums(self) -> Any:
         """Return the sums that the prior needs."""
-        log_determinant = float(self.log_determinant.sum())
-        return self.hierarchy.side_sums(self.side, self.mean, self.variance(), log_determinant)
+        if self._sums is None:
+            log_determinant = float(self.log_determinant.sum())
+            self._sums = self.hierarchy.side_sums(self.side, self.mean, self.variance(), log_determinant)
+        return self._sums
 
     def pass_over(
         self,
@@ -139,6 +142,8 @@ class Side:
             )  # fmt: skip
 
         pool.ranges(task, view.start)
+        if solve:
+            self._sums = None
         return float(self.loss.sum())
 
     def hold_back(self, before: Gaussians, step: float) -> None:
@@ -147,7 +152,13 @@ class Side:
         self.covariance = (1.0 - step) * before.covariance + step * self.covariance
         averaged = Gaussians(self.mean, self.covariance, self.full)
         self.log_determinant = averaged.log_determinants()
+        self._sums = None
         self.fill_table()
+
+    def restore_log_determinant(self, log_determinant: Array) -> None:
+        """Take up the log determinants that an earlier run had summed in its own order."""
+        self.log_determinant = log_determinant
+        self._sums = None
 
     def factor_moment(self) -> Array:
         """Return the second moment of the factors, summed over this side (full covariances)."""
@@ -162,15 +173,12 @@ class Side:
         n_free = self.mean.shape[1]
         whole = np.eye(n_free)
         whole[: self.rank, : self.rank] = change
-        lower = np.tril_indices(n_free)
-        self.mean = np.einsum("ma,ab->mb", self.mean, whole)
+        self.mean = self.mean @ whole
+        packed = _packed_change(whole)
         for begin in range(0, len(self.mean), ROWS_AT_ONCE):
             rows = slice(begin, begin + ROWS_AT_ONCE)
-            block = self.covariance[rows]
-            dense = np.empty((len(block), n_free, n_free))
-            dense[:, lower[0], lower[1]] = block
-            dense[:, lower[1], lower[0]] = block
-            self.covariance[rows] = (whole.T @ dense @ whole)[:, lower[0], lower[1]]
+            self.covariance[rows] = self.covariance[rows] @ packed
+        self._sums = None
         self.log_determinant += 2.0 * float(np.linalg.slogdet(change)[1])
         self.fill_table()
 
@@ -183,6 +191,14 @@ class Side:
     def gaussians(self) -> Gaussians:
         """Return the present state, frozen."""
         return Gaussians(self.mean.copy(), self.covariance.copy(), self.full)
+
+
+def _packed_change(change: Array) -> Array:
+    """Return the matrix that takes packed triangles of ``V`` to those of ``change' V change``."""
+    a, b = np.tril_indices(len(change))
+    matrix = change[a][:, a] * change[b][:, b]
+    other = change[b][:, a] * change[a][:, b]
+    return matrix + np.where(a == b, 0.0, 1.0)[:, None] * other
 
 
 def gather_table(mean: Array, covariance: Array, full: bool, has_effect: bool) -> NDArray[np.float32]:
@@ -252,7 +268,7 @@ def minimise(
         hyper = Posterior.from_state(tensors, content).hyper
         path, step, n_iter = tensors["path"].tolist(), content["step"], content["n_iter"]
         for k, side in enumerate(sides):
-            side.log_determinant = tensors[f"log_determinant.{k}"].copy()
+            side.restore_log_determinant(tensors[f"log_determinant.{k}"].copy())
 
     def state(**more: Any) -> checkpoint.State:
         tensors, content = present_posterior().state()
