@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 VENV_PEERS := .venv-peers
 BIN_PEERS := $(VENV_PEERS)/bin
 PEERS := libmf smurff cmfrec implicit myfm scikit-surprise torch
-DATA ?= ../shared/data
+DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
 .PHONY: install demo test lint study docs bench-accuracy bench-certificates bench-peers bench-growth clean

@@ -16,7 +16,7 @@ from onebit.datasets import load_movielens_100k
 settings.register_profile("onebit", deadline=None, derandomize=True)
 settings.load_profile("onebit")
 
-DATA = Path(os.environ.get("ONEBIT_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("ONEBIT_DATA", Path(__file__).parents[1] / "data"))
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from scipy.stats import binom
 import onebit
 from onebit import AutoCompleter, HingeCompleter, LogisticCompleter, NuclearNormCompleter, simulate
 from onebit.bounds import binomial_upper_bound
-from onebit.certificates import SHARES, Certificate, HeldOut
+from onebit.certificates import SHARES, Certificate, HeldOut, above, at_most, confidence
 
 
 @pytest.mark.parametrize(("errors", "trials"), [(0, 10), (3, 50), (40, 400), (5000, 20000)])
@@ -162,3 +162,17 @@ def test_what_is_kept_says_so_in_a_sentence(rng):
     sample = draw_held_out(rng, 5000)
     assert "Keep the predictions with a confidence above" in str(sample.keep(0.2, 0.05))
     assert "No share of the predictions can be kept" in str(sample.keep(1e-6, 0.05))
+
+
+@pytest.mark.parametrize("bound", [0.0295131, 0.29999999, 0.05, 1e-7, 0.123456])
+def test_what_is_printed_is_never_more_than_what_is_proved(bound):
+    for digits in (1, 2):
+        printed = float(at_most(bound, digits).rstrip("%")) / 100
+        assert bound - 1e-9 <= printed < bound + 1.01 * 10.0 ** -(digits + 2)
+    assert float(above(bound)) >= bound - 1e-9
+
+
+@pytest.mark.parametrize("delta", [0.05, 0.2, 0.004, 1e-5, 3e-7, 0.123456])
+def test_a_confidence_is_rounded_down_and_never_certainty(delta):
+    assert 1 - 1.2 * delta - 1e-4 < float(confidence(delta)) <= 1 - delta + 1e-12
+    assert float(confidence(delta)) < 1

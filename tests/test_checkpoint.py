@@ -127,3 +127,19 @@ def test_a_folder_with_other_files_keeps_them(world, tmp_path):
     (tmp_path / "mine.txt").write_text("keep me")
     LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers, checkpoint=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_other_weights_are_other_answers(world, tmp_path):
+    with pytest.raises(Killed):
+        LogisticCompleter(2, random_state=0).fit(
+            world.pairs, world.answers, callback=killed_after(2), checkpoint=tmp_path / "kept"
+        )
+    weight = np.linspace(1.0, 2.0, len(world.answers))
+    with pytest.raises(ValueError, match="other answers"):
+        LogisticCompleter(2, random_state=0).fit(
+            world.pairs, world.answers, weight, checkpoint=tmp_path / "kept"
+        )
+    with pytest.raises(ValueError, match="keeps no checkpoints"):
+        HingeCompleter(2, method="paper", effects=False, random_state=0).fit(
+            world.pairs, world.answers, checkpoint=tmp_path / "other"
+        )

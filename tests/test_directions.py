@@ -18,7 +18,7 @@ def posterior(small_world):
     return HingeCompleter(3, effects=False, calibrate=False, random_state=0).fit(seen).posterior_
 
 
-@pytest.mark.parametrize("rank", [1, 2, 5, 20])
+@pytest.mark.parametrize("rank", [1, 2, 5, 20, 200])
 @pytest.mark.parametrize("shift", [-25.0, -3.0, -0.2, 0.0, 0.7, 8.0, 60.0])
 def test_the_radial_integral_agrees_with_high_precision(rank, shift):
     def integrand(s):

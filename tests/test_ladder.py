@@ -68,7 +68,7 @@ def test_the_best_is_the_hold_out_where_there_is_one_and_pac_bayes_where_not(fit
 def test_pac_bayes_kl_is_its_formula(world, effects):
     model = GibbsCompleter(4, effects=effects, temperature=1.0, random_state=0)
     model.fit(world.pairs, world.answers, certify=0)
-    seen, rng = model._answers.fitted, np.random.default_rng(3)
+    seen, rng = model._answers.fitted, np.random.default_rng([2, 3])  # a stream of its own
     certificate = model.certify(0.05, method="pac-bayes-kl", random_state=3)
     price, choices, rest = model.posterior_.kl, 5, 0.045  # ranks 0 to 4
     if not effects:  # then the lengths of rows and columns do not count
@@ -328,3 +328,38 @@ def test_a_gibbs_completer_of_noise_has_no_nan_and_survives_saving(tmp_path):
     assert np.isfinite(model.predict_proba(pairs)).all()
     model.save(tmp_path / "model.onebit")
     assert onebit.load(tmp_path / "model.onebit").temperature_ == model.temperature_
+
+
+def test_a_draw_is_independent_of_the_fit_that_has_the_same_seed(world, monkeypatch):
+    """The stream that started the fit must not be the one that draws."""
+    model = GibbsCompleter(2, effects=False, temperature=1.0, random_state=0)
+    model.fit(world.pairs, world.answers, certify=0)
+    fitting = model._generator().standard_normal(5)
+    posterior = model.posterior_
+    noise = (model.draw(0).predictor.rows - posterior.rows.mean)[0]
+    root = posterior.rows.roots[0]
+    drawn = np.linalg.solve(root, noise)
+    assert not np.allclose(drawn, fitting[: len(drawn)])
+
+
+def test_draws_and_choices_are_remembered_in_a_file(world, tmp_path):
+    model = GibbsCompleter(3, temperature=1.0, random_state=0)
+    model.fit(world.pairs, world.answers, certify=0)
+    first, second = (model.draw(0).certify(0.05) for _ in range(2))
+    model.save(tmp_path / "m.onebit")
+    again = onebit.load(tmp_path / "m.onebit")
+    third = again.draw(0).certify(0.05)
+    assert [c.terms["draw number"] for c in (first, second, third)] == [1, 2, 3]
+    price = "log of the priors chosen from"
+    before = again.certify(0.05, method="pac-bayes-kl").terms[price]
+    again.set_params(rank=0, effects=False)  # a fit pays for what it chose from, not for what is set now
+    assert again.certify(0.05, method="pac-bayes-kl").terms[price] == before
+
+
+def test_small_data_still_has_the_rungs_that_divide_nothing():
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(0, 8, (80, 2))
+    model = LogisticCompleter(1, random_state=0).fit(pairs, rng.integers(0, 2, 80), certify=0.2)
+    methods = [c.method for c in model.certify(0.1, method="all").certificates]
+    assert any("hold-out" in method for method in methods)
+    assert not any("progressive" in method for method in methods)

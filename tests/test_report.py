@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import onebit
 from onebit import LogisticCompleter, NuclearNormCompleter, cli, simulate
+from onebit.certificates import at_most
 from onebit.record import Record
 from onebit.report import figures, render_report, write_report
 from onebit.report.layout import factors_of, plane, principal
@@ -101,9 +102,9 @@ def test_nothing_is_fetched_from_elsewhere(page):
 
 def test_the_numbers_are_the_models(model, page):
     text = " ".join(Page(page).text)
-    assert f"{100 * model.certify(0.05).bound:.1f} %" in text
+    assert at_most(model.certify(0.05).bound, 1).replace("%", " %") in text
     for certificate in model.certify_selective(0.05).certificates:
-        assert f"{100 * certificate.bound:.1f} %" in text
+        assert at_most(certificate.bound, 1).replace("%", " %") in text
     assert model.record_.fingerprint in text
     assert "onebit fit <x>" in text
     for row in model.record_.surprises.rows[:5]:

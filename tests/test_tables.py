@@ -519,3 +519,32 @@ def test_no_bytes_make_a_reader_fail_in_another_way(tmp_path_factory, content, n
         return
     assert seen.n > 0
     assert set(np.unique(seen.by_row.sign)) <= {-1, 1}
+
+
+def test_a_wide_table_with_a_column_that_shows_late_is_refused(tmp_path):
+    lines = [json.dumps({"who": f"r{k}", "a": k % 2, "b": 1}) for k in range(60)]
+    lines.append(json.dumps({"who": "r60", "a": 1, "b": 0, "c": 1}))
+    path = write(tmp_path, "late.jsonl", "\n".join(lines))
+    with pytest.raises(TableError, match=r"line 61 .* has a column 'c'"):
+        read_answers(path, wide=True)
+
+
+def test_lists_and_objects_are_no_ids(tmp_path):
+    lines = ['{"user": "a", "item": "x", "liked": 1}', '{"user": [1, 2], "item": "x", "liked": 0}']
+    path = write(tmp_path, "nested.jsonl", "\n".join(lines))
+    with pytest.raises(TableError, match=r"line 2.*a list or an object"):
+        read_answers(path)
+
+
+def test_not_a_number_is_a_missing_id(tmp_path):
+    content = npz(
+        row=np.array([1.0, np.nan, 2.0]), column=np.array([1, 2, 3]), answer=np.array([1, 0, 1])
+    )
+    with pytest.raises(TableError, match=r"missing|no row"):
+        read_answers(write(tmp_path, "nan.npz", content))
+
+
+def test_a_quote_that_never_closes_is_found_at_once(tmp_path):
+    body = 'user,film,liked 5" disk\n' + "a,b,1\n" * 60_000
+    with pytest.raises(TableError, match="opens a quote and never closes it"):
+        read_answers(write(tmp_path, "quote.csv", body))

@@ -17,6 +17,7 @@ number of shares, and all hold at once.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
@@ -40,7 +41,32 @@ WHOLE = "of distinct entries, it speaks of the whole table, the answered ones in
 COUNTED_ONCE = "the held-out answers were chosen at random and used for nothing but this count"
 UNIFORM = "entries are drawn uniformly from the whole table, whose every entry both fits were asked about"
 TIES = "a score of exactly zero counts as wrong"
-ASSUMPTIONS = (IID, OUTSIDE, COUNTED_ONCE, TIES)
+KNOWN_IDS = "which rows and columns there are was known beforehand"
+ASSUMPTIONS = (IID, OUTSIDE, COUNTED_ONCE, KNOWN_IDS, TIES)
+
+
+def at_most(bound: float, digits: int = 2) -> str:
+    """Write a bound in percent, rounded up: what is printed has been proved too.
+
+    Examples
+    --------
+    >>> from onebit.certificates import at_most, confidence
+    >>> at_most(0.0295131), at_most(0.25), confidence(0.05), confidence(1e-6)
+    ('2.96%', '25.00%', '0.95', '0.999999')
+    """
+    scale = 10.0 ** (digits + 2)
+    return f"{math.ceil(bound * scale - 1e-9) / scale:.{digits}%}"
+
+
+def above(threshold: float) -> str:
+    """Write a threshold of confidence, rounded up."""
+    return f"{math.ceil(threshold * 1e3 - 1e-9) / 1e3:.3f}"
+
+
+def confidence(delta: float) -> str:
+    """Write ``1 - delta``, rounded down and never as a certainty."""
+    digits = max(4, math.ceil(-math.log10(delta)))
+    return f"{math.floor((1.0 - delta) * 10.0**digits + 1e-6) / 10.0**digits:.{digits}g}"
 
 
 @dataclass(frozen=True)
@@ -77,8 +103,8 @@ class Certificate:
 
     def __str__(self) -> str:
         lines = [
-            f"With probability {1 - self.delta:.4g}, at most {self.bound:.2%} of {self.predictor} "
-            "are wrong.",
+            f"With probability {confidence(self.delta)}, at most {at_most(self.bound)} of "
+            f"{self.predictor} are wrong.",
             f"  method: {self.method}",
             "  terms: " + ", ".join(f"{name} {value:g}" for name, value in self.terms.items()),
             *(f"  assumes: {text}" for text in self.assumptions),
@@ -120,9 +146,10 @@ class SelectiveCertificate:
         )
 
     def __str__(self) -> str:
-        head = f"With probability {1 - self.delta:.4g}, all of these at once:"
+        head = f"With probability {confidence(self.delta)}, all of these at once:"
         lines = [
-            f"  surest {share:4.0%} (confidence above {threshold:.3f}): at most {c.bound:.2%} wrong"
+            f"  surest {share:4.0%} (confidence above {above(threshold)}): "
+            f"at most {at_most(c.bound)} wrong"
             for share, threshold, c in zip(self.shares, self.thresholds, self.certificates, strict=True)
         ]
         return "\n".join([head, *lines])
@@ -146,11 +173,12 @@ class Kept:
         if self.certificate is None:
             return (
                 f"No share of the predictions can be kept at an error of {self.max_error:.1%} "
-                f"with probability {1 - self.delta:.4g}: allow more errors, or hold out more answers."
+                f"with probability {confidence(self.delta)}: allow more errors, or hold out more answers."
             )
         return (
-            f"Keep the predictions with a confidence above {self.threshold:.3f}, some {self.share:.0%}: "
-            f"with probability {1 - self.delta:.4g}, at most {self.certificate.bound:.2%} are wrong."
+            f"Keep the predictions with a confidence above {above(self.threshold)}, some "
+            f"{self.share:.0%}: with probability {confidence(self.delta)}, at most "
+            f"{at_most(self.certificate.bound)} are wrong."
         )
 
 

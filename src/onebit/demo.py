@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from onebit import AutoCompleter, Observations, datasets, simulate
-from onebit.certificates import Certificate
+from onebit.certificates import Certificate, at_most
 from onebit.engine.coordinate import Progress
 from onebit.ladder import Ladder
 from onebit.record import Record
@@ -149,7 +149,10 @@ def students_and_exercises(output: Path, seed: int) -> Path | None:
     # Rungs that need no further search; `onebit certify --method all` makes them all.
     steps = model.certify(0.05, ("optimised", "draw", "hold-out"))
     assert isinstance(steps, Ladder)
-    print("  the ladder            " + "; ".join(f"{c.method} {c.bound:.1%}" for c in steps.certificates))
+    print(
+        "  the ladder            "
+        + "; ".join(f"{c.method} {at_most(c.bound, 1)}" for c in steps.certificates)
+    )
     command = f"onebit fit {table.name} -o {path.name}"
     source = {"file": table.name, "command": command, "seconds": round(seconds, 3)}
     return _saved(model, source, path, output / "school.html", [steps])
@@ -167,7 +170,10 @@ def _check_against_truth(world: School, model: AutoCompleter) -> None:
     assert isinstance(certificate, Certificate)
     best = world.risk(world.chance - 0.5)
     print(f"  rank found            {model.rank_} (five topics, less the ability that the effects take)")
-    print(f"  certificate           with probability 95 %, at most {certificate.bound:.1%} are wrong")
+    print(
+        f"  certificate           with probability 95 %, at most {at_most(certificate.bound, 1)} "
+        "are wrong"
+    )
     print(f"  the truth             {world.risk(scores):.1%}; knowing every chance, {best:.1%} would be")
     gap = float((world.sampling * np.abs(probability - world.chance)).sum())
     print(f"  probabilities         off by {gap:.3f} on average from the true chances")
@@ -205,7 +211,10 @@ def films(output: Path, data: datasets.Answers, folder: Path, seed: int) -> None
     certificate = model.certify(delta=0.05)
     assert isinstance(certificate, Certificate)
     observed = certificate.terms["observed error"]
-    print(f"  certificate           with probability 95 %, at most {certificate.bound:.1%} are wrong")
+    print(
+        f"  certificate           with probability 95 %, at most {at_most(certificate.bound, 1)} "
+        "are wrong"
+    )
     print(f"  observed              {observed:.1%} of {len(data.answers) // 10} held-out answers")
     source = {"file": "MovieLens 100k", "seconds": round(seconds, 3)}
     _saved(model, source, output / "movielens.onebit", output / "movielens.html", [])

@@ -52,11 +52,12 @@ def log_radial_integral(rank: int, shift: Array) -> Array:
         return first
     result = np.empty_like(shift)
     forward = shift >= 0  # every term of the recursion is positive there
-    d = shift[forward]
-    before, present = np.exp(first[forward]), np.exp(-0.5 * d * d) + d * np.exp(first[forward])
+    d, total = shift[forward], first[forward]
+    ratio = np.exp(-0.5 * d * d - total) + d  # I_2 / I_1
     for k in range(3, rank + 1):
-        before, present = present, d * present + (k - 2) * before
-    result[forward] = np.log(present)
+        total = total + np.log(ratio)
+        ratio = d + (k - 2) / ratio
+    result[forward] = total + np.log(ratio)
     d = shift[~forward]
     mode = 0.5 * (d + np.sqrt(d * d + 4.0 * (rank - 1)))
     spread = 1.0 / np.sqrt(1.0 + (rank - 1) / mode**2)

@@ -150,7 +150,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     ) -> AbstractContextManager[None]:
         if folder is None:
             return nullcontext()
-        if not self._keeps_checkpoints:
+        if not self._keeps_checkpoints or getattr(self, "method", None) == "paper":
             raise ValueError(f"{type(self).__name__} keeps no checkpoints; leave checkpoint out")
         if not isinstance(getattr(self, "random_state", None), (int, np.integer)):
             raise ValueError("a fit that can go on needs a number as random_state; set random_state=0")
@@ -202,6 +202,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Set what every fitted classifier knows of its data."""
         self.rows_, self.columns_, self.classes_ = rows, columns, classes
         self.n_features_in_, self.n_observations_ = 2, n_observations
+        self._fitted_shape = (len(rows), len(columns))
         self.held_out_ = None
         self.record_ = None
         self._answers = None
@@ -216,6 +217,26 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         if isinstance(state, np.random.Generator):
             return np.random.default_rng(state.integers(np.iinfo(np.int32).max))
         return np.random.default_rng(check_random_state(state).randint(np.iinfo(np.int32).max))
+
+    def _signs(self, answers: Any, n_pairs: int) -> NDArray[np.int8]:
+        """Turn answers, written as those of the fit were or as numbers, into signs."""
+        if self.classes_.dtype.kind != "U":
+            return signs_of_pairs(answers, n_pairs)[0]
+        values = np.asarray(answers)
+        if values.dtype.kind not in "UO":
+            return signs_of_pairs(answers, n_pairs)[0]
+        bad = ~np.isin(values.astype(str), self.classes_)
+        if bad.any():
+            raise ValueError(
+                f"answer {values[bad][0]!r} at position {int(np.argmax(bad))} is neither "
+                f"{str(self.classes_[0])!r} nor {str(self.classes_[1])!r}"
+            )
+        return signs_of_pairs(values.astype(str) == self.classes_[1], n_pairs)[0]
+
+    def was_fitted(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Say of which pairs of codes both ids were fitted: neither unknown nor folded in since."""
+        inside = (rows >= 0) & (rows < self._fitted_shape[0])
+        return inside & (columns >= 0) & (columns < self._fitted_shape[1])
 
     def _codes(self, pairs: Any) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         check_is_fitted(self)
@@ -320,7 +341,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 )
         wanted = [method] if isinstance(method, str) else list(method)
         if method == "all":
-            wanted = list(rungs)
+            wanted = list(self.certificate_methods())
         for name in wanted:
             if name not in rungs:
                 raise ValueError(
@@ -334,7 +355,8 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def certificate_methods(self) -> tuple[str, ...]:
         """Return the names of the certificates that this model can have, as ``certify`` takes them."""
         check_is_fitted(self)
-        return tuple(self._rungs(0))
+        few = self._answers is not None and self._answers.everything.n < ladder.LEAST_TO_DIVIDE
+        return tuple(name for name in self._rungs(0) if not (few and name in ladder.DIVIDING))
 
     def _rungs(self, seed: int) -> dict[str, Callable[[float], Certificate]]:
         """Return the certificates that this model can have, each as a function of delta."""
@@ -439,7 +461,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of correct answers; a score of exactly zero counts as wrong."""
         scores = self.decision_function(X)
-        sign, _ = signs_of_pairs(y, len(scores))
+        sign = self._signs(y, len(scores))
         right = scores * sign > 0
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
         return float(np.average(right.astype(float), weights=weight))

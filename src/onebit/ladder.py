@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from onebit import directions
-from onebit.bounds import catoni, check_delta, pac_bayes_kl, theorem_1
-from onebit.certificates import IID, OUTSIDE, TIES, WHOLE, Certificate
+from onebit.bounds import catoni, check_delta, pac_bayes_kl, theorem_1, theorem_1_over_grid
+from onebit.certificates import IID, OUTSIDE, TIES, WHOLE, Certificate, at_most, confidence
 from onebit.engine.coordinate import Fit, Schedule, minimise
 from onebit.engine.paper import ApproximateBound
 from onebit.gibbs import gibbs_risk
@@ -56,12 +56,14 @@ LEARNT = (
     "the predictions of a predictor drawn anew for each entry from a posterior around a fit to a part of "
     "the answers"
 )
-SMALLEST_PART = 10
+# Rungs that divide the answers, and how many they need.
+DIVIDING = ("learnt-prior", "progressive")
+LEAST_TO_DIVIDE = 20 * BLOCKS
 FIXED = (
     "the prior (rank, effects, prior, prior_scale, the numbers of rows and columns) was fixed before the "
     "answers were seen"
 )
-UNTUNED = "the model's settings were chosen without these answers"
+UNTUNED = "the model's settings, and which rows and columns there are, were known without these answers"
 
 
 @dataclass(frozen=True)
@@ -89,11 +91,11 @@ class Ladder:
 
     def __str__(self) -> str:
         width = max(len(certificate.method) for certificate in self.certificates)
-        head = f"With probability {1 - self.delta:.4g}, all of these at once:"
+        head = f"With probability {confidence(self.delta)}, all of these at once:"
         lines = [
-            f"  {c.method:<{width}}  {'nothing' if c.bound >= 1 else f'at most {c.bound:.2%} wrong':<22}"
-            f" of {c.predictor}"
+            f"  {c.method:<{width}}  {said:<22} of {c.predictor}"
             for c in self.certificates
+            for said in ("nothing" if c.bound >= 1 else f"at most {at_most(c.bound)} wrong",)
         ]
         return "\n".join([head, *lines])
 
@@ -156,9 +158,9 @@ def posterior_certificate(
             bound = theorem_1(hinge, price, n, float(n), delta, printed=True)
             terms |= {"lambda": float(n), "delta": delta}
         else:
-            share = delta / len(LAMBDAS)
-            bound = min(theorem_1(hinge, price, n, ratio * n, share) for ratio in LAMBDAS)
-            terms |= {"lambdas tried": float(len(LAMBDAS)), "delta each": share}
+            lams = [ratio * n for ratio in LAMBDAS]
+            bound = theorem_1_over_grid([hinge] * len(lams), [price] * len(lams), n, lams, delta)
+            terms |= {"lambdas tried": float(len(lams)), "delta each": delta / len(lams)}
     else:
         risk = gibbs_risk(posterior, seen, MONTE_CARLO * delta, rng)
         terms |= {
@@ -233,9 +235,10 @@ def draw_certificate(
 
 
 def _check_size(seen: Observations) -> None:
-    if seen.n < SMALLEST_PART * 2 * BLOCKS:
-        least = SMALLEST_PART * 2 * BLOCKS
-        raise ValueError(f"{seen.n} answers are too few to be divided; this certificate needs {least}")
+    if seen.n < LEAST_TO_DIVIDE:
+        raise ValueError(
+            f"{seen.n} answers are too few to be divided; this certificate needs {LEAST_TO_DIVIDE}"
+        )
 
 
 @dataclass(frozen=True)

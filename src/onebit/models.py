@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,8 @@ def save(model: PairClassifier, path: str | os.PathLike[str], *, answers: bool =
         "fitted": fitted,
         "answers": {"type": model.classes_.dtype.str, "values": model.classes_.tolist()},
         "n_observations": model.n_observations_,
+        "fitted_shape": list(model._fitted_shape),
+        "draws": model._draws,
     }
     for side, index in (("rows", model.rows_), ("columns", model.columns_)):
         ids, description = storage.pack_ids(index.labels, f"ids.{side}")
@@ -76,6 +78,8 @@ def save(model: PairClassifier, path: str | os.PathLike[str], *, answers: bool =
     kept = model._answers
     record = model.record_ or (Record.of(model) if kept is not None else None)
     if record is not None:
+        if not answers:
+            record = replace(record, surprises=record.surprises.none())
         arrays, content["record"] = record.state()
         tensors = tensors | arrays
     if answers and kept is not None:
@@ -129,6 +133,9 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
         for side in ("rows", "columns")
     )
     model._know(rows, columns, classes, content["n_observations"])
+    shape = content.get("fitted_shape", model._fitted_shape)
+    model._fitted_shape = (int(shape[0]), int(shape[1]))
+    model._draws = int(content.get("draws", 0))
     if "held_out.wrong" in tensors:
         model.held_out_ = HeldOut(
             tensors["held_out.confidence"],

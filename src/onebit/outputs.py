@@ -68,7 +68,7 @@ def predicted_pairs(
         ]
         known = np.where(codes[0] >= 0, np.where(codes[1] >= 0, 3, 1), np.where(codes[1] >= 0, 2, 0))
         found = model.predictions(*codes)
-        table = _table(model, dict(zip(names, texts, strict=True)), found, kept, known == 3)
+        table = _table(model, dict(zip(names, texts, strict=True)), found, kept, model.was_fitted(*codes))
         words = pa.array(["neither", names[0], names[1], "both"]).take(pa.array(known))
         tally.pairs += len(known)
         tally.unknown_rows += int((codes[0] < 0).sum())
@@ -87,7 +87,7 @@ def _table(
     ids: dict[str, pa.Array],
     found: Predictions,
     kept: Kept | None,
-    known: NDArray[np.bool_] | bool = True,
+    fitted: NDArray[np.bool_],
 ) -> pa.Table:
     answer = model.classes_[(found.score > 0).astype(int)]
     columns = ids | {
@@ -97,7 +97,7 @@ def _table(
         "uncertainty": pa.array(found.uncertainty.round(_DIGITS)),
     }
     if kept is not None:
-        columns["certified"] = pa.array((found.confidence > kept.threshold) & known)
+        columns["certified"] = pa.array((found.confidence > kept.threshold) & fitted)
     return pa.table(columns)
 
 
@@ -126,7 +126,7 @@ def best_blanks(
     """Yield the ``count`` columns that each row most likely says yes to, best first.
 
     They are the most probable among a few times as many with the highest scores. Entries that have an
-    answer already are left out unless ``answered``.
+    answer already are left out unless ``answered``; answers that were folded in are not known here.
     """
     seen = None if answered else model.kept_answers().everything.by_row
     row_ids, column_ids = ids_of(model.rows_), ids_of(model.columns_)
@@ -149,7 +149,7 @@ def best_blanks(
             "rank": pa.array(rank),
             column_name: column_ids.take(pa.array(column)),
         }
-        yield _table(model, ids, chosen, kept)
+        yield _table(model, ids, chosen, kept, model.was_fitted(block[line], column))
 
 
 def whole_matrix(
@@ -170,8 +170,10 @@ def whole_matrix(
             arrays = [row_ids.take(pa.array(block)), *(pa.array(line) for line in matrix)]
             yield pa.Table.from_arrays(arrays, names=[row_name, *names])
         else:
+            line = np.repeat(block, len(names))
+            column = np.tile(np.arange(len(names), dtype=np.int32), len(block))
             ids = {
-                row_name: row_ids.take(pa.array(np.repeat(block, len(names)))),
-                column_name: column_ids.take(pa.array(np.tile(np.arange(len(names)), len(block)))),
+                row_name: row_ids.take(pa.array(line)),
+                column_name: column_ids.take(pa.array(column)),
             }
-            yield _table(model, ids, found, kept)
+            yield _table(model, ids, found, kept, model.was_fitted(line, column))

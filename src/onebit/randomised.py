@@ -37,6 +37,8 @@ _LOWER = (0.7, 0.5, 0.35, 0.25, 0.15)
 _HIGHER = (1.5, 2.0, 3.0, 4.0, 6.0)
 # The delta at which candidates are compared; the certificate takes its own.
 _DELTA = 0.05
+# Draws that choose a posterior are not the ones that certify it.
+_OF_SEARCH = (3, 0)
 
 
 class GibbsCompleter(VariationalCompleter):
@@ -77,6 +79,7 @@ class GibbsCompleter(VariationalCompleter):
     """
 
     temperature_: float
+    prior_choices_: int
 
     _loss = GIBBS
     _checks: ClassVar[dict[str, Check]] = VariationalCompleter._checks | {
@@ -115,9 +118,8 @@ class GibbsCompleter(VariationalCompleter):
         )
         self.temperature = temperature  # type: ignore[assignment]
 
-    @property
-    def prior_choices(self) -> int:
-        """The number of priors that the fit chose from: ranks, with and without effects."""
+    def _choices(self) -> int:
+        """Return the number of priors that a fit chooses from: ranks, with and without effects."""
         return (self.rank + 1) * (2 if self.effects == "auto" else 1)
 
     def _optimised(self, seed: int) -> GibbsCompleter:
@@ -155,7 +157,7 @@ class GibbsCompleter(VariationalCompleter):
             )
         ]
         _, fit, temperature = min(tried, key=lambda result: result[0])
-        return fit, {"temperature_": temperature}
+        return fit, {"temperature_": temperature, "prior_choices_": self._choices()}
 
     def _search(
         self,
@@ -212,17 +214,21 @@ class GibbsCompleter(VariationalCompleter):
         divergence = fit.posterior.kl
         risk = min(max(fit.objective - divergence / (temperature * n), 0.0), 1.0)
         if directions.apply_to(fit.posterior):
-            estimate = directions.divergence(fit.posterior, n, 0.5, np.random.default_rng(0)).estimate
+            estimate = directions.divergence(
+                fit.posterior, n, 0.5, np.random.default_rng(_OF_SEARCH)
+            ).estimate
             divergence = min(divergence, estimate)
-        return pac_bayes_kl(risk, divergence + math.log(self.prior_choices), n, _DELTA)
+        return pac_bayes_kl(risk, divergence + math.log(self._choices()), n, _DELTA)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         tensors, content = super()._state()
-        return tensors, content | {"temperature": self.temperature_}
+        found = {"temperature": self.temperature_, "prior_choices": self.prior_choices_}
+        return tensors, content | found
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
         super()._restore(tensors, content)
         self.temperature_ = content["temperature"]
+        self.prior_choices_ = content.get("prior_choices", self._choices())
 
     def _probability(self, mean: Array, variance: Array) -> Array:
         margin = np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=variance > 0)

@@ -60,6 +60,10 @@ class Surprises:
         order = np.argsort(likelihood, kind="stable")[:MOST_SURPRISES]
         return cls(rows[order], view.index[order], view.sign[order], likelihood[order], held[order])
 
+    def none(self) -> Surprises:
+        """Return no surprises: they are answers too."""
+        return Surprises(*(getattr(self, part.name)[:0] for part in fields(self)))
+
 
 @dataclass(frozen=True)
 class Record:
@@ -159,7 +163,7 @@ def fingerprint(seen: Observations) -> str:
         digest.update(json.dumps(description, sort_keys=True).encode())
         digest.update(np.ascontiguousarray(ids[name]).tobytes())
     view = seen.by_row
-    for array in (view.start, view.index, view.sign):
+    for array in (view.start, view.index, view.sign, view.weight):
         digest.update(array.tobytes())
     return digest.hexdigest()
 

@@ -30,7 +30,7 @@ from onebit.ladder import (
     posterior_certificate,
 )
 from onebit.losses import Loss
-from onebit.observations import Observations, View, signs_of_pairs
+from onebit.observations import Observations, View
 from onebit.parameters import Check, Instance, OneOf, Positive, Whole
 from onebit.posterior import Posterior
 from onebit.priors import Gamma, InverseGamma, VariancePrior
@@ -41,6 +41,8 @@ Array = NDArray[np.float64]
 
 # Relative size of the noise added to the spectral start of the second and later starts.
 JITTER = 0.5
+# Streams of random numbers that share a seed with a fit, but nothing else.
+_OF_DRAWS, _OF_CERTIFICATES = 1, 2
 SIDES = ("row", "column")
 
 
@@ -297,8 +299,8 @@ class VariationalCompleter(PairClassifier):
 
     @property
     def prior_choices(self) -> int:
-        """The number of priors that a fit chooses from with its answers."""
-        return 1
+        """The number of priors that the fit chose from with its answers."""
+        return getattr(self, "prior_choices_", 1)
 
     def _rungs(self, seed: int) -> dict[str, Callable[[float], Certificate]]:
         rungs: dict[str, Callable[[float], Certificate]] = {}
@@ -322,7 +324,7 @@ class VariationalCompleter(PairClassifier):
         """Certify the randomised predictor of this posterior; see ``onebit.ladder``."""
         if self._answers is None:
             raise ValueError("the answers are not there any more; fit with certify=0 to keep them")
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng([_OF_CERTIFICATES, seed])
         return posterior_certificate(
             method,
             self.posterior_,
@@ -358,7 +360,9 @@ class VariationalCompleter(PairClassifier):
         if self.sparse is not None:
             raise ValueError("the prior density of a sparse model is not known; draw from a dense one")
         self._draws += 1
-        rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        # A stream of its own: the fit may have been given the same seed.
+        seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+        rng = np.random.default_rng([_OF_DRAWS, self._draws, seed])
         drawn = self.posterior_.sample(rng)
         direction_log_ratio = (
             directions.draw_log_ratio(self.posterior_, drawn.rows, drawn.columns)
@@ -410,7 +414,7 @@ class VariationalCompleter(PairClassifier):
                 "fold_in takes answers of new rows on known columns, or of known rows on new columns; "
                 f"here {' and '.join(shares)} are new. Known ids get further answers by a refit"
             )
-        sign, _ = signs_of_pairs(y, len(codes[0]))
+        sign = self._signs(y, len(codes[0]))
         side = 0 if new[0] else 1
         index, own = IdIndex.from_values((row_values, column_values)[side], SIDES[side])
         known = (self.columns_, self.rows_)[side]

@@ -60,6 +60,8 @@ def certify(
             )
         check_delta(delta)
         names = [name.strip() for name in method.split(",")]
+        if len(names) > 1 and not {"all", "best"}.isdisjoint(names):
+            raise ValueError("all and best stand alone; name the certificates, or use --method all")
         if method == "all":
             names = list(fitted.certificate_methods())
         rungs: list[Any] = []

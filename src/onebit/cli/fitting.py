@@ -132,6 +132,7 @@ def fit(
     """
     with plain_errors(*(() if checkpoint is None else ("Stopped. The same command goes on from here.",))):
         from onebit.bounds import check_delta
+        from onebit.certificates import at_most, confidence
         from onebit.record import Record
 
         voice = Voice(quiet, as_json)
@@ -207,8 +208,8 @@ def fit(
         if certificate is not None:
             errors = int(certificate.terms["errors"])
             text += (
-                f"\nWith probability {1 - delta:.4g}, at most {certificate.bound:.1%} of its predictions "
-                f"are wrong ({errors:,} of {record.n_held_out:,} held-out ones were)."
+                f"\nWith probability {confidence(delta)}, at most {at_most(certificate.bound, 1)} of its "
+                f"predictions are wrong ({errors:,} of {record.n_held_out:,} held-out ones were)."
             )
         if report is not None:
             text += f"\nThe report is {report}"

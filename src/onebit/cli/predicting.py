@@ -36,6 +36,8 @@ def loaded(path: str, threads: int | None) -> Any:
 
 def kept_predictions(voice: Voice, model: Any, max_error: float | None, delta: float) -> Any:
     """Find which predictions are certified, and say what that means."""
+    from onebit.certificates import above, at_most, confidence
+
     if model.held_out_ is None or model.held_out_.disagreement is not None:
         if max_error is not None:
             raise ValueError(
@@ -58,9 +60,9 @@ def kept_predictions(voice: Voice, model: Any, max_error: float | None, delta: f
         )
     else:
         voice.note(
-            f"certified: the predictions with a confidence above {kept.threshold:.3f}, some "
-            f"{kept.share:.0%} of them; with probability {1 - delta:.4g}, at most "
-            f"{kept.certificate.bound:.1%} of these are wrong"
+            f"certified: the predictions with a confidence above {above(kept.threshold)}, some "
+            f"{kept.share:.0%} of them; with probability {confidence(delta)}, at most "
+            f"{at_most(kept.certificate.bound, 1)} of these are wrong"
         )
     return kept
 

@@ -166,7 +166,8 @@ def command_line() -> str:
     """Return the command as it was typed, without the folders of this machine."""
     words = ["onebit"]
     for word in sys.argv[1:]:
-        words.append(Path(word).name if Path(word).is_absolute() else word)
+        option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        words.append(option + equals + (Path(value).name if Path(value).is_absolute() else value))
     return " ".join(f'"{word}"' if " " in word or not word else word for word in words)
 
 

@@ -39,10 +39,12 @@ def fold_in(posterior: Posterior, side: int, view: View, loss: Loss, temperature
     pool = Threads(1, None)
     prior = hierarchy.precision_and_linear(side, posterior.hyper, state.sums())
     for _ in range(MAX_ROUNDS):
-        before = state.mean.copy()
+        before = state.gaussians()
         if side == hierarchy.sparse:  # then it depends on the rows themselves
             prior = hierarchy.precision_and_linear(side, posterior.hyper, state.sums())
         state.pass_over(view, table, prior, temperature, loss, pool)
-        if np.abs(state.mean - before).max(initial=0.0) <= TOLERANCE:
+        if loss.step < 1.0:
+            state.hold_back(before, loss.step)
+        if np.abs(state.mean - before.mean).max(initial=0.0) <= TOLERANCE:
             break
     return state.gaussians()

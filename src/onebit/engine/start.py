@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.engine.kernels import whole_blocks
-from onebit.engine.vectors import BLOCK, weighted_sum16
+from onebit.engine.vectors import BLOCK, prefetch16, weighted_sum16
 from onebit.hierarchy import Hierarchy
 from onebit.observations import Observations, View
 from onebit.threads import Threads
@@ -34,6 +34,8 @@ _SMALLEST = 1e-6
 # Weights beyond this many times their mean would let single answers decide.
 _LARGEST_WEIGHT = 3.0
 _CHUNK = 64
+# Lines are asked for this many answers before they are needed.
+_AHEAD = 24
 _ONE, _TWO = np.float32(1.0), np.float32(2.0)
 
 
@@ -102,6 +104,8 @@ def _multiply(begin, end, start, index, sign, weight, mean_weight, own_scale, ow
         for chunk in range(start[i], start[i + 1], _CHUNK):
             count = min(_CHUNK, start[i + 1] - chunk)
             for k in range(count):
+                if chunk + k + _AHEAD < index.shape[0]:
+                    prefetch16(vectors, np.uint32(index[chunk + k + _AHEAD]), width - BLOCK)
                 j = np.uint32(index[chunk + k])
                 # The sign less its expectation, tanh(x / 2) with exp(x) the product of the odds.
                 odds = own_odds[i] * vectors[j, width - 1]

@@ -79,6 +79,13 @@ def top_columns(
     n_jobs : int, optional
         Threads.
     """
+    if count < 1:
+        raise ValueError(f"count must be at least one, got {count}")
+    if len(rows) and not (rows.min() >= 0 and rows.max() < posterior.shape[0]):
+        raise ValueError(
+            f"row codes must lie in 0..{posterior.shape[0] - 1}, got {rows.min()} to {rows.max()}"
+        )
+    rows = np.ascontiguousarray(rows, dtype=np.int32)
     hierarchy = posterior.hierarchy
     mean = posterior.columns.mean
     factors = np.ascontiguousarray(mean[:, : hierarchy.rank].T, dtype=np.float32)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from onebit import __version__
-from onebit.certificates import Certificate, SelectiveCertificate
+from onebit.certificates import Certificate, SelectiveCertificate, above, at_most, confidence
 from onebit.estimator import PairClassifier
 from onebit.ladder import Ladder
 from onebit.report import figures
@@ -67,6 +67,9 @@ def render_report(model: PairClassifier, title: str | None = None) -> str:
     source = files("onebit.report").joinpath("template.html").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["percent"] = _percent
+    environment.filters["at_most"] = lambda bound: at_most(bound, 1).replace("%", " %")
+    environment.filters["above"] = above
+    environment.filters["confidence"] = confidence
     environment.filters["count"] = lambda value: f"{value:,}"
     return environment.from_string(source).render(_facts(model, title))
 

@@ -36,6 +36,8 @@ def distinct(column: pa.Array) -> tuple[pa.Array, Codes]:
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     encoded = column.dictionary_encode()
     codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int32)
     return as_text(encoded.dictionary), codes

@@ -155,6 +155,11 @@ class _Pick:
         self.layout, self.source, self.answers = layout, source, answers
         self.chosen: Chosen | None = None
 
+    @property
+    def wide(self) -> bool:
+        """Whether every column of the file is one of the matrix."""
+        return self.chosen is not None and self.chosen.wide
+
     def __call__(self, names: Sequence[str], sample: Sequence[Sequence[str]]) -> list[int]:
         self.chosen = choose(names, sample, self.layout, self.source, self.answers)
         return self.chosen.places

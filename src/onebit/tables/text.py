@@ -19,7 +19,7 @@ from onebit.tables.sources import LINES, SAMPLE, Batch, Choose, Source
 
 _DELIMITERS = ",\t;|"
 _BLOCK = 8 << 20
-_LONGEST_HEADER = 256 << 20
+_LONGEST_HEADER = 16 << 20
 
 
 def read_csv(
@@ -140,11 +140,15 @@ def _first_record(stream: BinaryIO, name: str) -> str:
     record = stream.readline(_LONGEST_HEADER)
     if record.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise TableError(f"{name} is written in UTF-16; save it as UTF-8")
-    while record.count(b'"') % 2 and len(record) < _LONGEST_HEADER:
-        more = stream.readline()
-        if not more:
+    parts, size, quotes = [record], len(record), record.count(b'"')
+    while quotes % 2:
+        more = stream.readline(_LONGEST_HEADER)
+        size += len(more)
+        if not more or size > _LONGEST_HEADER:
             raise TableError(f"the first line of {name} opens a quote and never closes it")
-        record += more
+        parts.append(more)
+        quotes += more.count(b'"')
+    record = b"".join(parts)
     record = record.removeprefix(b"\xef\xbb\xbf")
     if not record.strip():
         rest = stream.read(1)
@@ -189,6 +193,9 @@ def read_json_lines(source: Source, choose: Choose, problems: Problems) -> Itera
             names = list(dict.fromkeys(name for record in records[:SAMPLE] for name in record))
             sample = [[_field(record.get(name)) or "" for record in records[:SAMPLE]] for name in names]
             wanted = [names[k] for k in choose(names, sample)]
+        if getattr(choose, "wide", False):
+            _refuse_new_columns(records, numbers, set(wanted), source.name)
+        records, numbers = _flat(records, numbers, wanted, problems)
         columns = [
             pa.array([_bytes(record.get(name)) for record in records], pa.binary()) for name in wanted
         ]
@@ -197,8 +204,35 @@ def read_json_lines(source: Source, choose: Choose, problems: Problems) -> Itera
         raise TableError(f"{source.name} is empty")
 
 
+def _refuse_new_columns(
+    records: list[dict[str, Any]], numbers: list[int], known: set[str], name: str
+) -> None:
+    """Refuse a wide table whose later records have columns that the first ones did not show."""
+    for record, number in zip(records, numbers, strict=True):
+        if not known.issuperset(record):
+            new = next(column for column in record if column not in known)
+            raise TableError(
+                f"line {number} of {name} has a column {new!r} that none of the first {SAMPLE} records "
+                "has; write it there too, as null, or write a long table"
+            )
+
+
+def _flat(
+    records: list[dict[str, Any]], numbers: list[int], wanted: list[str], problems: Problems
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Leave out, as problems, records in which a wanted field holds a list or an object."""
+    kept, places = [], []
+    for record, number in zip(records, numbers, strict=True):
+        if any(isinstance(record.get(name), (list, dict)) for name in wanted):
+            problems.add(f"line {number}", json.dumps(record), "a field holds a list or an object", "")
+        else:
+            kept.append(record)
+            places.append(number)
+    return kept, places
+
+
 def _field(value: Any) -> str | None:
-    """Write a JSON value as text; lists and objects become what no id and no answer can be."""
+    """Write a JSON value as text."""
     if value is None:
         return None
     if isinstance(value, bool):
