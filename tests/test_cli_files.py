@@ -225,7 +225,9 @@ def test_certificates_from_a_file(folder, model, tmp_path):
     assert len(whole["certificates"]) == len(model.certificate_methods())
     assert {rung["delta"] for rung in whole["certificates"]} == {0.05 / len(whole["certificates"])}
     assert "no certificate 'magic'" in run("certify", path, "--method", "magic", code=1).stderr
-    assert "delta" in run("certify", path, "--delta", 2, code=1).stderr
+    assert "delta" in run("certify", path, "--delta", 2, code=2).stderr
+    assert "delta" in run("certify", path, "--delta", 1, code=1).stderr
+    assert "all and best stand alone" in run("certify", path, "--method", "hold-out,all", code=1).stderr
 
 
 def test_info_tells_what_is_inside(folder):

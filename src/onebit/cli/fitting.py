@@ -20,12 +20,14 @@ def new_model(name: str, rank: int | None, seed: int, threads: int | None) -> An
     import onebit
 
     if name not in MODELS:
-        raise ValueError(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
+        raise typer.BadParameter(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
     jobs = {"n_jobs": o.threads_of(threads)}
     ranked: dict[str, Any] = {} if rank is None else {"rank": rank}
     if name == "auto":
         if rank is not None:
-            raise ValueError("--model auto finds the rank by itself; give --rank with another model")
+            raise typer.BadParameter(
+                "--model auto finds the rank by itself; give --rank with another model"
+            )
         return onebit.AutoCompleter(random_state=seed, **jobs)
     if name == "nuclear":
         return onebit.NuclearNormCompleter(**ranked, random_state=seed)

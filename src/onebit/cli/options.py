@@ -82,7 +82,9 @@ Threads = Annotated[
     int | None,
     typer.Option(min=1, rich_help_panel=_HOW, help="Threads, if not all; the result is the same."),
 ]
-Delta = Annotated[float, typer.Option(help="The probability with which a certificate may fail.")]
+Delta = Annotated[
+    float, typer.Option(min=0.0, max=1.0, help="The probability with which a certificate may fail.")
+]
 MaxError = Annotated[
     float | None,
     typer.Option(help="Mark the predictions of which at most this share is wrong; 0.1 unless given."),
