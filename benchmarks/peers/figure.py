@@ -27,6 +27,7 @@ def draw(panels: dict[str, tuple[list[Line], float | None]], threads: int, path:
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "onebit", "font.size": 11}):
         figure = Figure(figsize=(5.0 * len(panels) + 1.0, 5.0), layout="constrained")
@@ -52,6 +53,7 @@ def draw(panels: dict[str, tuple[list[Line], float | None]], threads: int, path:
             # The first rounds of some are near chance; what matters is the top of the panel.
             axis.set_ylim(max(floor - 0.01, top - 0.09), top + 0.006)
             axis.set_xscale("log")
+            axis.xaxis.set_minor_formatter(NullFormatter())
             axis.set_xlabel(f"seconds of fitting, {threads} thread{'s' if threads > 1 else ''}")
             axis.set_title(title, loc="left", fontsize=11)
             axis.grid(alpha=0.25)
