@@ -18,7 +18,8 @@ from onebit.storage import written_whole
 from onebit.study.page import markdown
 
 INTRODUCTION = """Every contestant runs in a process of its own, one process at a time, all in turn and
-then all again (a changed onebit alone again, after the others); a time is the least of its repeats (two or three; one for fits beyond some seconds) and, on
+then all again (a changed onebit alone again, after the others); a time is the least of its repeats
+(two or three; one for fits beyond some seconds) and, on
 MovieLens, of its splits. Timed is the fit alone: not imports, not compilation, not the making of a
 library's own input (onebit's fit starts from pairs of ids, and its time includes encoding and sorting
 them). Memory is the largest resident size of the process up to the end of the fit, with the
