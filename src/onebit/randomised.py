@@ -169,9 +169,14 @@ class GibbsCompleter(VariationalCompleter):
     ) -> Iterator[tuple[float, Fit, float]]:
         """Fit at one temperature after the other, as long as the bound falls; yield bounds and fits."""
 
-        def attempt(temperature: float, begin: Posterior) -> tuple[float, Fit, float]:
-            fit = self._minimise(observations, hierarchy, begin, pool, callback, temperature=temperature)
-            return self._bound(fit, observations.n, temperature), fit, temperature
+        def attempt(temperature: float, *begins: Posterior) -> tuple[float, Fit, float]:
+            fits = [
+                self._minimise(observations, hierarchy, begin, pool, callback, temperature=temperature)
+                for begin in begins
+            ]
+            bounds = [self._bound(fit, observations.n, temperature) for fit in fits]
+            best = int(np.argmin(bounds))
+            return bounds[best], fits[best], temperature
 
         if self.temperature != "auto":
             yield attempt(float(self.temperature), start)
@@ -181,7 +186,9 @@ class GibbsCompleter(VariationalCompleter):
         for grid in (_HIGHER, _LOWER):
             last = middle
             for temperature in grid:
-                tried = attempt(temperature, last[1].posterior)
+                # What a high temperature has learnt is not all forgotten at a lower one.
+                begins = (last[1].posterior,) if grid is _HIGHER else (last[1].posterior, start)
+                tried = attempt(temperature, *begins)
                 yield tried
                 if tried[0] >= last[0]:
                     break
