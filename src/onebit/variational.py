@@ -362,7 +362,7 @@ class VariationalCompleter(PairClassifier):
         self._draws += 1
         # A stream of its own: the fit may have been given the same seed.
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-        rng = np.random.default_rng([_OF_DRAWS, self._draws, seed])
+        rng = np.random.default_rng([_OF_DRAWS, seed])
         drawn = self.posterior_.sample(rng)
         direction_log_ratio = (
             directions.draw_log_ratio(self.posterior_, drawn.rows, drawn.columns)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from onebit.cli import options as o
 from onebit.cli.predicting import loaded
-from onebit.cli.shell import Voice, checked_output, plain_errors
+from onebit.cli.shell import Voice, WrongCommand, checked_output, plain_errors
 
 
 def certify(
@@ -61,7 +61,7 @@ def certify(
         check_delta(delta)
         names = [name.strip() for name in method.split(",")]
         if len(names) > 1 and not {"all", "best"}.isdisjoint(names):
-            raise ValueError("all and best stand alone; name the certificates, or use --method all")
+            raise WrongCommand("all and best stand alone; name the certificates, or use --method all")
         if method == "all":
             names = list(fitted.certificate_methods())
         rungs: list[Any] = []

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from onebit.cli import options as o
-from onebit.cli.shell import Voice, checked_output, command_line, plain_errors
+from onebit.cli.shell import Voice, WrongCommand, checked_output, command_line, plain_errors
 
 MODELS = ("auto", "logistic", "hinge", "gibbs", "nuclear")
 
@@ -20,14 +20,12 @@ def new_model(name: str, rank: int | None, seed: int, threads: int | None) -> An
     import onebit
 
     if name not in MODELS:
-        raise typer.BadParameter(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
+        raise WrongCommand(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
     jobs = {"n_jobs": o.threads_of(threads)}
     ranked: dict[str, Any] = {} if rank is None else {"rank": rank}
     if name == "auto":
         if rank is not None:
-            raise typer.BadParameter(
-                "--model auto finds the rank by itself; give --rank with another model"
-            )
+            raise WrongCommand("--model auto finds the rank by itself; give --rank with another model")
         return onebit.AutoCompleter(random_state=seed, **jobs)
     if name == "nuclear":
         return onebit.NuclearNormCompleter(**ranked, random_state=seed)

@@ -26,9 +26,13 @@ from rich.progress import (
 )
 from rich.table import Table
 
-FAILED, STOPPED = 1, 130
+FAILED, WRONG, STOPPED = 1, 2, 130
 
 Tell = Callable[[int, int, object], None]
+
+
+class WrongCommand(ValueError):
+    """Options that do not go together, or that name what does not exist."""
 
 
 @contextmanager
@@ -48,7 +52,7 @@ def plain_errors(stopped: str = "Stopped. Nothing was left half-written.") -> It
         raise typer.Exit(FAILED) from None
     except (ValueError, TypeError, FloatingPointError, OSError, ImportError) as error:
         typer.echo(f"onebit: {_message(error)}", err=True)
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(WRONG if isinstance(error, WrongCommand) else FAILED) from None
 
 
 def _message(error: Exception) -> str:
