@@ -140,7 +140,6 @@ class AutoCompleter(PairClassifier):
     """
 
     _checks: ClassVar[dict[str, Check]] = {"verbose": Whole(0)}
-    _keeps_checkpoints = True
 
     def __init__(self, *, random_state: Any = None, n_jobs: int | None = -1, verbose: int = 0) -> None:
         self.random_state = random_state
@@ -239,6 +238,9 @@ class AutoCompleter(PairClassifier):
 
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         return self.completer_._score_moments(rows, columns)
+
+    def _keeps_checkpoints(self) -> bool:
+        return True
 
     def _scores(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Array:
         return self.completer_._scores(rows, columns)

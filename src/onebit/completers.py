@@ -241,6 +241,9 @@ class HingeCompleter(VariationalCompleter):
         )
         return fit, {"avb_": avb}
 
+    def _keeps_checkpoints(self) -> bool:
+        return self.method != "paper"
+
     def _probability(self, mean: Array, variance: Array) -> Array:
         return self.calibration_.probability(mean, variance)
 

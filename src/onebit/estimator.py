@@ -78,7 +78,6 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """
 
     _checks: ClassVar[dict[str, Check]]
-    _keeps_checkpoints: ClassVar[bool] = False
 
     rows_: IdIndex
     columns_: IdIndex
@@ -145,12 +144,16 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=2)
         return self
 
+    def _keeps_checkpoints(self) -> bool:
+        """Say whether a fit goes by descents of the engine, which a checkpoint can keep."""
+        return False
+
     def _checkpoint(
         self, folder: str | os.PathLike[str] | None, observations: Observations, certify: float | None
     ) -> AbstractContextManager[None]:
         if folder is None:
             return nullcontext()
-        if not self._keeps_checkpoints or getattr(self, "method", None) == "paper":
+        if not self._keeps_checkpoints():
             raise ValueError(f"{type(self).__name__} keeps no checkpoints; leave checkpoint out")
         if not isinstance(getattr(self, "random_state", None), (int, np.integer)):
             raise ValueError("a fit that can go on needs a number as random_state; set random_state=0")
@@ -220,10 +223,8 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _signs(self, answers: Any, n_pairs: int) -> NDArray[np.int8]:
         """Turn answers, written as those of the fit were or as numbers, into signs."""
-        if self.classes_.dtype.kind != "U":
-            return signs_of_pairs(answers, n_pairs)[0]
         values = np.asarray(answers)
-        if values.dtype.kind not in "UO":
+        if self.classes_.dtype.kind != "U" or values.dtype.kind not in "UO":
             return signs_of_pairs(answers, n_pairs)[0]
         bad = ~np.isin(values.astype(str), self.classes_)
         if bad.any():

@@ -82,8 +82,6 @@ class VariationalCompleter(PairClassifier):
         "verbose": Whole(0),
     }
 
-    _keeps_checkpoints = True
-
     posterior_: Posterior
 
     def __init__(
@@ -268,6 +266,9 @@ class VariationalCompleter(PairClassifier):
 
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         return self.posterior_.score_moments(rows, columns, self.n_jobs)
+
+    def _keeps_checkpoints(self) -> bool:
+        return True
 
     def _scores(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Array:
         return self.posterior_.scores(rows, columns, self.n_jobs)

@@ -230,8 +230,9 @@ def minimise(
     if left is not None and left[1]["done"]:
         return _left_fit(*left)
     known: HyperPosterior | None = None
-    if left is not None:
-        begin = Posterior.from_state(*left).sides
+    resumed = None if left is None else Posterior.from_state(*left)
+    if resumed is not None:
+        begin, known = resumed.sides, resumed.hyper
     elif isinstance(start, Posterior):
         begin, known = start.sides, start.hyper
     else:
@@ -265,7 +266,8 @@ def minimise(
         hyper = hierarchy.update(sums(), known or hierarchy.update(sums(), None))
     else:
         tensors, content = left
-        hyper = Posterior.from_state(tensors, content).hyper
+        assert known is not None
+        hyper = known
         path, step, n_iter = tensors["path"].tolist(), content["step"], content["n_iter"]
         for k, side in enumerate(sides):
             side.restore_log_determinant(tensors[f"log_determinant.{k}"].copy())

@@ -89,7 +89,8 @@ def top_columns(
     hierarchy = posterior.hierarchy
     mean = posterior.columns.mean
     factors = np.ascontiguousarray(mean[:, : hierarchy.rank].T, dtype=np.float32)
-    offset = mean[:, hierarchy.rank] if hierarchy.has_effect(1) else np.zeros(len(mean))
+    effects = mean[:, hierarchy.rank] if hierarchy.has_effect(1) else np.zeros(len(mean))
+    offset = effects.astype(np.float32)
     best = np.full((len(rows), count), -1, dtype=np.int32)
     score = np.full((len(rows), count), -np.inf, dtype=np.float32)
     start = np.zeros(1, dtype=np.int64) if seen is None else seen.start
@@ -97,8 +98,7 @@ def top_columns(
 
     def task(begin: int, end: int) -> None:
         _top(
-            begin, end, rows, posterior.rows.mean, factors, offset.astype(np.float32), start, index,
-            best, score,
+            begin, end, rows, posterior.rows.mean, factors, offset, start, index, best, score,
         )  # fmt: skip
 
     with threads(n_jobs) as pool:
