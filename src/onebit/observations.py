@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
 from typing import Any, NamedTuple
@@ -62,6 +62,10 @@ class Entries(NamedTuple):
     sign: NDArray[np.int8]
     weight: NDArray[np.float32] | None
 
+    def on_host(self) -> Entries:
+        """Return the same in this machine's own memory."""
+        return self
+
 
 @numba.njit(cache=True, nogil=True)
 def _sort_loose(owner, other, sign, weight, cursor, index, signs, weights):
@@ -109,9 +113,39 @@ def _empty_view(start: NDArray[np.int64], weight: NDArray[np.float32]) -> View:
     return View(start, np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int8), np.empty_like(weight))
 
 
+def _sorted_views(entries: Entries, shape: tuple[int, int]) -> tuple[View, View]:
+    """Sort loose answers by row and by column."""
+    rows, columns = (np.ascontiguousarray(codes, dtype=np.int32) for codes in entries[:2])
+    sign, weight = entries.sign, entries.weight
+    if weight is None:
+        weight = np.empty(0, dtype=np.float32)
+    else:
+        order = np.argsort(weight, kind="stable")
+        rows, columns, sign, weight = rows[order], columns[order], sign[order], weight[order]
+    # Each stable sort keeps the order of the one before: rows list their columns in order, columns
+    # their rows, and repeats of one entry their answers, so that results do not depend on the
+    # order in which answers came. The first view by columns is only a step, and overwritten.
+    by_row = _empty_view(_starts(rows, shape[0]), weight)
+    by_column = _empty_view(_starts(columns, shape[1]), weight)
+    _sort_loose(
+        columns, rows, sign, weight, by_column.start[:-1].copy(), by_column.index, by_column.sign,
+        by_column.weight,
+    )  # fmt: skip
+    for view, turned in ((by_column, by_row), (by_row, by_column)):
+        _turn(
+            view.start, view.index, view.sign, view.weight, turned.start[:-1].copy(), turned.index,
+            turned.sign, turned.weight,
+        )  # fmt: skip
+    for view in (by_row, by_column):
+        view.freeze()
+    return by_row, by_column
+
+
 @dataclass(frozen=True)
 class Observations:
     """A yes/no matrix with blanks: ids of its rows and columns and the two sorted views.
+
+    Answers are sorted when a view is first asked for.
 
     One entry may be answered several times, also with contradicting answers: the paper's
     observations are drawn with repetition, and each answer counts.
@@ -128,9 +162,10 @@ class Observations:
 
     rows: IdIndex
     columns: IdIndex
-    by_row: View
-    by_column: View
     classes: NDArray[Any]
+    n: int
+    weighted: bool
+    _loose: list[Any] = field(repr=False)
 
     @classmethod
     def from_pairs(cls, pairs: Any, answers: Any, sample_weight: ArrayLike | None = None) -> Observations:
@@ -170,33 +205,40 @@ class Observations:
         classes: NDArray[Any] | None = None,
     ) -> Observations:
         """Build from codes into two indexes; nothing is checked."""
+        if weight is not None and len(weight) == 0:
+            weight = None
+        return cls.from_loose(rows, columns, Entries(row_codes, column_codes, sign, weight), classes)
+
+    @classmethod
+    def from_loose(
+        cls, rows: IdIndex, columns: IdIndex, entries: Any, classes: NDArray[Any] | None = None
+    ) -> Observations:
+        """Build from ``Entries``, or from something of their kind that a device holds."""
         if max(len(rows), len(columns)) > MAX_SIZE:
             raise ValueError(f"more than {MAX_SIZE} rows or columns are not supported")
-        if weight is None:
-            weight = np.empty(0, dtype=np.float32)
-        row_codes = np.ascontiguousarray(row_codes, dtype=np.int32)
-        column_codes = np.ascontiguousarray(column_codes, dtype=np.int32)
-        if len(weight):
-            order = np.argsort(weight, kind="stable")
-            row_codes, column_codes, sign = row_codes[order], column_codes[order], sign[order]
-            weight = weight[order]
-        # Each stable sort keeps the order of the one before: rows list their columns in order, columns
-        # their rows, and repeats of one entry their answers, so that results do not depend on the
-        # order in which answers came. The first view by columns is only a step, and overwritten.
-        by_row = _empty_view(_starts(row_codes, len(rows)), weight)
-        by_column = _empty_view(_starts(column_codes, len(columns)), weight)
-        _sort_loose(
-            column_codes, row_codes, sign, weight, by_column.start[:-1].copy(), by_column.index,
-            by_column.sign, by_column.weight,
-        )  # fmt: skip
-        for view, turned in ((by_column, by_row), (by_row, by_column)):
-            _turn(
-                view.start, view.index, view.sign, view.weight, turned.start[:-1].copy(), turned.index,
-                turned.sign, turned.weight,
-            )  # fmt: skip
-        for view in (by_row, by_column):
-            view.freeze()
-        return cls(rows, columns, by_row, by_column, np.array([-1, 1]) if classes is None else classes)
+        classes = np.array([-1, 1]) if classes is None else classes
+        return cls(rows, columns, classes, len(entries.sign), entries.weight is not None, [entries])
+
+    @cached_property
+    def _views(self) -> tuple[View, View]:
+        views = _sorted_views(self._loose[0].on_host(), self.shape)
+        self._loose.clear()
+        return views
+
+    @property
+    def by_row(self) -> View:
+        """The answers of every row."""
+        return self._views[0]
+
+    @property
+    def by_column(self) -> View:
+        """The answers of every column."""
+        return self._views[1]
+
+    @property
+    def loose(self) -> Any | None:
+        """The answers as they came, as long as nobody has asked for a view."""
+        return self._loose[0] if self._loose else None
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Observations:
@@ -236,20 +278,17 @@ class Observations:
         )
 
     @property
-    def n(self) -> int:
-        """The number of answers."""
-        return len(self.by_row.sign)
-
-    @property
     def shape(self) -> tuple[int, int]:
         """The numbers of rows and columns."""
-        return self.by_row.size, self.by_column.size
+        return len(self.rows), len(self.columns)
 
     @cached_property
     def total_weight(self) -> float:
         """The sum of the weights: the number of answers where none are given."""
-        weight = self.by_row.weight
-        return float(weight.sum(dtype=np.float64)) if len(weight) else float(self.n)
+        if not self.weighted:
+            return float(self.n)
+        weight = self.by_row.weight if self.loose is None else self.loose.weight
+        return float(np.sort(weight).sum(dtype=np.float64))  # whatever the order in which answers came
 
     def take(self, positions: NDArray[np.int64] | NDArray[np.bool_]) -> Observations:
         """Return some of the observations (positions in row order), over the same rows and columns."""
