@@ -75,9 +75,9 @@ def test_a_killed_fit_goes_on_to_the_same_result(make, rounds, world, tmp_path):
 def test_a_search_goes_on_too(tmp_path, monkeypatch):
     world = simulate.world("B1", rank=1, shape=(25, 20), density=0.6, seed=1)
     expected = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
-    from onebit.engine import coordinate
+    from onebit.engine import side
 
-    descend, left = coordinate.Side.pass_over, [200]
+    descend, left = side.Side.pass_over, [200]
 
     def failing(*arguments, **settings):
         left[0] -= 1
@@ -85,10 +85,10 @@ def test_a_search_goes_on_too(tmp_path, monkeypatch):
             raise Killed
         return descend(*arguments, **settings)
 
-    monkeypatch.setattr(coordinate.Side, "pass_over", failing)
+    monkeypatch.setattr(side.Side, "pass_over", failing)
     with pytest.raises(Killed):
         AutoCompleter(random_state=0).fit(world.pairs, world.answers, checkpoint=tmp_path / "kept")
-    monkeypatch.setattr(coordinate.Side, "pass_over", descend)
+    monkeypatch.setattr(side.Side, "pass_over", descend)
     assert len(list((tmp_path / "kept").glob("descent-*"))) > 1
     model = AutoCompleter(random_state=0).fit(world.pairs, world.answers, checkpoint=tmp_path / "kept")
     assert model.best_params_ == expected.best_params_

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from onebit import HingeCompleter, LogisticCompleter, Observations
-from onebit.engine.coordinate import Schedule, Side, minimise
+from onebit.engine.coordinate import Schedule, minimise
 from onebit.engine.kernels import STEPS
-from onebit.engine.start import spectral_start
+from onebit.engine.workers import Cpu, workers
 from onebit.hierarchy import Hierarchy
 from onebit.ids import IdIndex
 from onebit.losses import HINGE, LOGISTIC
 from onebit.posterior import Gaussians, Posterior
 from onebit.priors import Gamma, InverseGamma
-from onebit.threads import Threads, threads
 
 GRID = list(
     itertools.product(
@@ -36,8 +35,8 @@ def setting(observations, effects, prior, rank=4):
 
 def run(observations, hierarchy, loss, full, temperature=1.3, n_jobs=1, **schedule):
     schedule = Schedule(**({"max_iter": 60, "tol": 1e-7} | schedule))
-    start = spectral_start(observations, hierarchy, np.random.default_rng(0))
-    with threads(n_jobs) as pool:
+    with workers("cpu", n_jobs, observations.n) as pool:
+        start = pool.start(observations, hierarchy, np.random.default_rng(0))
         return minimise(
             observations, hierarchy, loss, start,
             full=full, temperature=temperature, schedule=schedule, pool=pool,
@@ -108,14 +107,13 @@ def test_integer_weights_are_repetitions(small_world):
     )
     hierarchy = setting(weighted, (True, True), InverseGamma(1.0, 1.5))
     start = run(weighted, hierarchy, LOGISTIC, True, max_iter=5).posterior
-    with threads(1) as pool:
-        one, other = (
-            minimise(
-                data, hierarchy, LOGISTIC, start,
-                full=True, temperature=1.3, schedule=Schedule(10, 1e-12), pool=pool,
-            )
-            for data in (weighted, repeated)
-        )  # fmt: skip
+    one, other = (
+        minimise(
+            data, hierarchy, LOGISTIC, start,
+            full=True, temperature=1.3, schedule=Schedule(10, 1e-12), pool=Cpu(),
+        )
+        for data in (weighted, repeated)
+    )  # fmt: skip
     np.testing.assert_allclose(one.path, other.path, rtol=1e-6)
     np.testing.assert_allclose(one.posterior.rows.mean, other.posterior.rows.mean, atol=1e-4)
 
@@ -156,11 +154,10 @@ def test_more_starts_never_end_higher(small_world):
 def test_a_warm_start_ends_where_the_cold_one_did(seen):
     hierarchy = setting(seen, (True, True), InverseGamma(1.0, 1.5))
     cold = run(seen, hierarchy, LOGISTIC, True, max_iter=2000, tol=1e-7)
-    with threads(1) as pool:
-        warm = minimise(
-            seen, hierarchy, LOGISTIC, cold.posterior,
-            full=True, temperature=1.3, schedule=Schedule(50, 1e-7), pool=pool,
-        )  # fmt: skip
+    warm = minimise(
+        seen, hierarchy, LOGISTIC, cold.posterior,
+        full=True, temperature=1.3, schedule=Schedule(50, 1e-7), pool=Cpu(),
+    )  # fmt: skip
     assert warm.n_iter <= cold.n_iter // 2
     assert warm.path[0] == pytest.approx(cold.objective, rel=1e-7)
 
@@ -216,18 +213,11 @@ def test_one_update_is_the_formula_for_every_rank(rank, full):
 
     left, right = gaussians(0, rows), gaussians(1, columns)
     hierarchy = setting(seen, (True, True), InverseGamma(1.0, 1.5), rank)
-    side = Side(left, hierarchy, 0)
-    hyper = hierarchy.update((side.sums(), Side(right, hierarchy, 1).sums()), None)
+    side, facing = Cpu().sides(seen, (left, right), hierarchy, full)
+    hyper = hierarchy.update((side.sums(), facing.sums()), None)
     prior = hierarchy.precision_and_linear(0, hyper, side.sums())
     precision, linear = (part[0] for part in prior)
-    total = side.pass_over(
-        seen.by_row,
-        Side(right, hierarchy, 1).table,
-        prior,
-        temperature,
-        LOGISTIC,
-        Threads(1, None),
-    )
+    total = side.pass_over(facing.table, prior, temperature, LOGISTIC)
     expected_loss = 0.0
     for i in range(rows):
         a_matrix, b_vector = np.diag(precision), linear.copy()

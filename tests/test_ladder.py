@@ -19,11 +19,11 @@ from onebit.bounds import catoni, pac_bayes_kl, theorem_1
 from onebit.certificates import Certificate
 from onebit.directions import divergence
 from onebit.engine.coordinate import Schedule, minimise
+from onebit.engine.workers import Cpu
 from onebit.gibbs import gibbs_risk
 from onebit.ladder import TILTS
 from onebit.learnt import LearntPrior
 from onebit.losses import LOGISTIC
-from onebit.threads import threads
 
 
 @pytest.fixture(scope="module")
@@ -260,11 +260,10 @@ def test_the_engine_descends_from_a_learnt_prior(learnt, world):
         first.columns_.encode(world.pairs[1500:, 1]),
     )
     rest = Observations.from_codes(first.rows_, first.columns_, rows, columns, world.answers[1500:])
-    with threads(1) as pool:
-        fit = minimise(
-            rest, prior, LOGISTIC, start,
-            full=True, temperature=1.0, schedule=Schedule(40, 1e-9), pool=pool,
-        )  # fmt: skip
+    fit = minimise(
+        rest, prior, LOGISTIC, start,
+        full=True, temperature=1.0, schedule=Schedule(40, 1e-9), pool=Cpu(),
+    )  # fmt: skip
     assert np.diff(fit.path).max() <= 1e-7 * abs(fit.path[-1])
     view = rest.by_row
     mean, variance = fit.posterior.score_moments(view.owners(), view.index)

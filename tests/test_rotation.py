@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from onebit import LogisticCompleter, Observations
-from onebit.engine.coordinate import Side
 from onebit.engine.rotation import _column_scales, best_rotation
+from onebit.engine.side import Side
+from onebit.observations import View
 from onebit.priors import Gamma, InverseGamma
+from onebit.threads import Threads
 
 
 @pytest.fixture(params=["inverse-gamma", "gamma"])
@@ -17,7 +19,10 @@ def posterior(request, small_world):
 
 
 def sides_of(posterior):
-    return tuple(Side(g, posterior.hierarchy, k) for k, g in enumerate(posterior.sides))
+    none = View(*(np.zeros(0, kind) for kind in (np.int64, np.int32, np.int8, np.float32)))
+    return tuple(
+        Side(g, posterior.hierarchy, k, none, Threads(1, None)) for k, g in enumerate(posterior.sides)
+    )
 
 
 def skewed(sides, rng):

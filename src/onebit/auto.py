@@ -12,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from onebit.calibration import Calibration, fit_calibration
 from onebit.completers import HingeCompleter, LogisticCompleter
-from onebit.engine.coordinate import Callback, Progress
+from onebit.engine.coordinate import Callback, Progress, Workers
+from onebit.engine.workers import workers
 from onebit.estimator import PairClassifier, logger
 from onebit.models import plain_parameters, restored_parameters
 from onebit.observations import Observations, View
-from onebit.parameters import Check, Whole
+from onebit.parameters import Check, Device, Whole
 from onebit.posterior import Posterior
 from onebit.storage import Tensors
-from onebit.threads import Threads, threads
 from onebit.variational import VariationalCompleter
 
 Array = NDArray[np.float64]
@@ -116,6 +116,8 @@ class AutoCompleter(PairClassifier):
         Seed of the splits and starts.
     n_jobs : int or None, default -1
         Threads; the result does not depend on them.
+    device : {"cpu", "auto", "cuda", "cuda:1", ...}
+        Where the fits run; see LogisticCompleter.
     verbose : int
         Above zero, every trial is logged.
 
@@ -139,19 +141,31 @@ class AutoCompleter(PairClassifier):
     ['effects', 'loss', 'prior_scale', 'rank', 'sparse', 'temperature']
     """
 
-    _checks: ClassVar[dict[str, Check]] = {"verbose": Whole(0)}
+    _checks: ClassVar[dict[str, Check]] = {"device": Device(), "verbose": Whole(0)}
 
-    def __init__(self, *, random_state: Any = None, n_jobs: int | None = -1, verbose: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        random_state: Any = None,
+        n_jobs: int | None = -1,
+        device: str = "cpu",
+        verbose: int = 0,
+    ) -> None:
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
         self.verbose = verbose
 
     def _fit(
         self, observations: Observations, rng: np.random.Generator, callback: Callback | None
     ) -> list[str]:
         # The callback is told of every trial (with its held-out log-loss) and of every final round.
-        settings = {"random_state": int(rng.integers(2**31 - 1)), "n_jobs": self.n_jobs}
-        with threads(self.n_jobs) as pool:
+        settings: dict[str, Any] = {
+            "random_state": int(rng.integers(2**31 - 1)),
+            "n_jobs": self.n_jobs,
+            "device": self.device,
+        }
+        with workers(self.device, self.n_jobs, observations.n) as pool:
             search = _Search(observations, rng, pool, settings, callback)
             best = search.run() if search.usable else None
             choice = best.choice if best else Choice()
@@ -263,7 +277,7 @@ class _Search:
         self,
         observations: Observations,
         rng: np.random.Generator,
-        pool: Threads,
+        pool: Workers,
         settings: dict[str, Any],
         callback: Callback | None,
     ) -> None:

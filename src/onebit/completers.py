@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any
 
@@ -14,9 +15,10 @@ from onebit.calibration import (
     fit_calibration,
     natural_calibration,
 )
-from onebit.engine.coordinate import Callback, Fit
+from onebit.engine.coordinate import Callback, Fit, Workers
 from onebit.engine.paper import ApproximateBound, minimise_avb
 from onebit.engine.start import Start
+from onebit.engine.workers import Cpu, workers
 from onebit.hierarchy import Hierarchy
 from onebit.losses import HINGE, LOGISTIC
 from onebit.observations import Observations
@@ -24,7 +26,6 @@ from onebit.parameters import OneOf
 from onebit.posterior import Posterior
 from onebit.priors import VariancePrior
 from onebit.storage import Tensors
-from onebit.threads import Threads
 from onebit.variational import VariationalCompleter
 
 Array = NDArray[np.float64]
@@ -68,6 +69,9 @@ class LogisticCompleter(VariationalCompleter):
         Seed of the starts. The result does not depend on ``n_jobs``.
     n_jobs : int or None, default -1
         Threads; -1 uses all cores.
+    device : {"cpu", "auto", "cuda", "cuda:1", ...}
+        Where the fit and large predictions run. "cuda" is an NVIDIA GPU (``pip install onebit[gpu]``),
+        "auto" one where there is one and the data is large enough to gain from it.
     verbose : int
         Above zero, every round is logged.
 
@@ -121,8 +125,9 @@ class HingeCompleter(VariationalCompleter):
         Whether to fit the curve of ``predict_proba``.
     effects, covariance : as for LogisticCompleter, or "auto"
         "auto" is True and "full" for the engine, False and "diagonal" for the paper's method.
-    rank, prior, prior_scale, temperature, sparse, n_init, max_iter, tol, random_state, n_jobs, verbose
-        As for LogisticCompleter.
+    rank, prior, prior_scale, temperature, sparse, n_init, max_iter, tol, random_state, n_jobs,
+    device, verbose
+        As for LogisticCompleter; ``method="paper"`` runs on the CPU only.
 
     Attributes
     ----------
@@ -168,6 +173,7 @@ class HingeCompleter(VariationalCompleter):
         tol: float = 1e-5,
         random_state: Any = None,
         n_jobs: int | None = -1,
+        device: str = "cpu",
         verbose: int = 0,
     ) -> None:
         super().__init__(
@@ -183,6 +189,7 @@ class HingeCompleter(VariationalCompleter):
             tol=tol,
             random_state=random_state,
             n_jobs=n_jobs,
+            device=device,
             verbose=verbose,
         )
         self.method = method
@@ -200,11 +207,20 @@ class HingeCompleter(VariationalCompleter):
             raise ValueError('method="paper" has independent coordinates; set covariance="diagonal"')
         return self.covariance == "full" or (self.covariance == "auto" and self.method == "engine")
 
+    def _workers(self, observations: Observations) -> AbstractContextManager[Workers]:
+        if self.method == "engine":
+            return super()._workers(observations)
+        if self.device not in ("cpu", "auto"):
+            raise ValueError(
+                f'method="paper" runs on the CPU only; set device="cpu", not {self.device!r}'
+            )
+        return workers("cpu", self.n_jobs, observations.n)
+
     def _run(
         self,
         observations: Observations,
         rng: np.random.Generator,
-        pool: Threads,
+        pool: Workers,
         callback: Callback | None,
         start: Posterior | None = None,
     ) -> tuple[Fit, dict[str, Any]]:
@@ -224,19 +240,20 @@ class HingeCompleter(VariationalCompleter):
         observations: Observations,
         hierarchy: Hierarchy,
         start: Start | Posterior,
-        pool: Threads,
+        pool: Workers,
         callback: Callback | None,
     ) -> tuple[Fit, dict[str, Any]]:
         if self._is_full() or self.method == "engine":
             return super()._descend(observations, hierarchy, start, pool, callback)
         assert isinstance(start, Start)  # only the engine starts from a posterior
+        assert isinstance(pool, Cpu)
         fit, avb = minimise_avb(
             observations,
             hierarchy,
             start,
             temperature=self.temperature,
             schedule=self._schedule(),
-            pool=pool,
+            pool=pool.pool,
             callback=callback,
         )
         return fit, {"avb_": avb}

@@ -27,6 +27,7 @@ from onebit.certificates import Certificate, HeldOut, Kept, SelectiveCertificate
 from onebit.engine.checkpoint import checkpoint as checkpointed
 from onebit.engine.compilation import announced
 from onebit.engine.coordinate import Callback
+from onebit.gpu import device as gpus
 from onebit.ids import IdIndex, pair_columns
 from onebit.observations import Observations, View, signs_of_pairs
 from onebit.parameters import Check, check_parameters
@@ -121,7 +122,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             number as ``random_state``.
         """
         check_parameters(self, self._checks)
-        observations = observations_of(X, y, sample_weight)
+        observations = observations_of(X, y, sample_weight, getattr(self, "device", "cpu"))
         if getattr(self, "verbose", 0):
             log_to_stderr()
         rng = self._generator()
@@ -161,7 +162,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         from onebit.record import fingerprint
 
         settings = plain_parameters(self)
-        for name in ("n_jobs", "verbose"):  # these do not change the result
+        for name in ("n_jobs", "device", "verbose"):  # these change the result by rounding at most
             settings.pop(name, None)
         identity = {
             "version": __version__,
@@ -537,11 +538,22 @@ def _blocks(rows: int, columns: int) -> Iterator[tuple[Codes, tuple[Codes, Codes
         yield codes, (np.repeat(codes, columns), np.tile(every, len(codes)))
 
 
-def observations_of(X: Any, y: Any, sample_weight: ArrayLike | None) -> Observations:
-    """Turn what ``fit`` was given into observations: pairs and answers, or a whole matrix."""
+def observations_of(X: Any, y: Any, sample_weight: ArrayLike | None, device: str = "cpu") -> Observations:
+    """Turn what ``fit`` was given into observations: pairs and answers, or a whole matrix.
+
+    A GPU codes what it can by itself.
+    """
     if y is not None:
         if isinstance(X, Observations):
             raise ValueError("Observations hold their answers already; call fit(observations)")
+        found = gpus.chosen(device, len(y)) if hasattr(y, "__len__") else None
+        if found is not None and sample_weight is None:
+            from onebit.gpu.intake import taken_in
+
+            with gpus.told_clearly():
+                observations = taken_in(X, y, found)
+            if observations is not None:
+                return observations
         return Observations.from_pairs(X, y, sample_weight)
     if sample_weight is not None:
         raise ValueError("sample_weight goes with pairs and answers: fit(pairs, answers, sample_weight)")

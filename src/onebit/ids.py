@@ -193,6 +193,11 @@ class IdIndex:
         return IdIndex(self._index.append(new), self.side)
 
 
+def in_small_range(low: int, high: int, count: int) -> bool:
+    """Say whether so many integers lie close enough together to be coded by counting."""
+    return high - low < max(4 * count, SMALL_RANGE)
+
+
 def _dense_codes(values: Any) -> tuple[pd.Index, Codes] | None:
     """Return index and codes of integers that lie close together, by counting; None for other ids."""
     if isinstance(values, pd.Series):
@@ -203,7 +208,7 @@ def _dense_codes(values: Any) -> tuple[pd.Index, Codes] | None:
     if len(array) == 0:
         return None
     low, high = int(array.min()), int(array.max())
-    if high - low >= max(4 * len(array), SMALL_RANGE):
+    if not in_small_range(low, high, len(array)):
         return None
     wide = np.uint64 if array.dtype == np.uint64 else np.int64  # narrow types would overflow
     present = np.zeros(high - low + 1, dtype=bool)

@@ -23,13 +23,13 @@ from onebit.bounds import catoni, check_delta, pac_bayes_kl, theorem_1, theorem_
 from onebit.certificates import IID, OUTSIDE, TIES, WHOLE, Certificate, at_most, confidence
 from onebit.engine.coordinate import Fit, Schedule, minimise
 from onebit.engine.paper import ApproximateBound
+from onebit.engine.workers import workers
 from onebit.gibbs import gibbs_risk
 from onebit.ids import IdIndex, pair_columns
 from onebit.learnt import LearntPrior
 from onebit.losses import GIBBS, HINGE
 from onebit.observations import Observations
 from onebit.posterior import Draw, Gaussians, Posterior
-from onebit.threads import threads
 
 if TYPE_CHECKING:
     from onebit.estimator import PairClassifier
@@ -288,7 +288,7 @@ def learnt_prior_fit(
     start = clone(model).fit(seen.take(first)).posterior_
     hierarchy = replace(start.hierarchy, sparse=None)
     found: list[tuple[float, Fit]] = []
-    with threads(model.n_jobs) as pool:
+    with workers(model.device, model.n_jobs, rest.n) as pool:
         for factor in NARROWER:
             rows, columns = (
                 Gaussians(side.mean, factor * side.covariance, side.full) for side in start.sides

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -67,6 +68,19 @@ class OneOf:
         if isinstance(value, np.generic):
             value = value.item()
         return any(type(value) is type(allowed) and value == allowed for allowed in self.values)
+
+
+@dataclass(frozen=True)
+class Device:
+    """The name of a place to compute."""
+
+    def explain(self) -> str:
+        """Say what is allowed."""
+        return '"cpu", "auto", "cuda" or, among several GPUs, such as "cuda:1"'
+
+    def allows(self, value: Any) -> bool:
+        """Say whether ``value`` is allowed."""
+        return isinstance(value, str) and re.fullmatch(r"cpu|auto|cuda(:\d+)?", value) is not None
 
 
 @dataclass(frozen=True)

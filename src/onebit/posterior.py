@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onebit.engine import kernels
+from onebit.gpu import device as gpus
 from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums
 from onebit.priors import VariancePosterior, prior_from_settings
 from onebit.storage import Tensors, read, write
@@ -107,16 +108,24 @@ class Gaussians:
         """Return some of these Gaussians."""
         return Gaussians(self.mean[rows], self.covariance[rows], self.full)
 
+    @classmethod
+    def trusted(cls, mean: Array, covariance: Array, full: bool) -> Gaussians:
+        """Return Gaussians of arrays in double precision that have been checked before."""
+        made = object.__new__(cls)
+        for name, array in (("mean", mean), ("covariance", covariance)):
+            array.setflags(write=False)
+            object.__setattr__(made, name, array)
+        object.__setattr__(made, "full", full)
+        return made
+
     def extended(self, mean: Array, covariance: Array) -> Gaussians:
         """Return these Gaussians with new ones appended."""
         new = Gaussians(mean, covariance, self.full)
-        longer = object.__new__(Gaussians)  # both parts have been checked
-        for name in ("mean", "covariance"):
-            array = np.concatenate([getattr(self, name), getattr(new, name)])
-            array.setflags(write=False)
-            object.__setattr__(longer, name, array)
-        object.__setattr__(longer, "full", self.full)
-        return longer
+        return Gaussians.trusted(
+            np.concatenate([self.mean, new.mean]),
+            np.concatenate([self.covariance, new.covariance]),
+            self.full,
+        )
 
 
 def independent_gaussians(mean: Array, variance: Array, full: bool) -> Gaussians:
@@ -127,6 +136,12 @@ def independent_gaussians(mean: Array, variance: Array, full: bool) -> Gaussians
     covariance = np.zeros((m, packed_size(n)))
     covariance[:, packed_diagonal(n)] = variance
     return Gaussians(mean, covariance, full)
+
+
+def _gram_root(tall: Array) -> Array:
+    """Return a small ``T`` with ``T' T = tall' tall``, to half the digits: no copy of a long matrix."""
+    squares, turn = np.linalg.eigh(tall.T @ tall)
+    return np.sqrt(np.maximum(squares, 0.0))[:, None] * turn.T
 
 
 def _check_codes(codes: NDArray[np.integer], size: int, least: int, side: str) -> None:
@@ -207,8 +222,7 @@ class Posterior:
         rank = self.hierarchy.rank
         if rank == 0:
             return np.zeros(0)
-        left = np.linalg.qr(self.rows.mean[:, :rank])[1]
-        right = np.linalg.qr(self.columns.mean[:, :rank])[1]
+        left, right = (_gram_root(side.mean[:, :rank]) for side in self.sides)
         values = np.linalg.svd(left @ right.T, compute_uv=False)
         return values / np.sqrt(np.prod([float(size) for size in self.shape]))
 
@@ -225,23 +239,26 @@ class Posterior:
         return int((values > 0.05 * values[0]).sum())
 
     def score_moments(
-        self, rows: ArrayLike, columns: ArrayLike, n_jobs: int | None = None
+        self, rows: ArrayLike, columns: ArrayLike, n_jobs: int | None = None, device: str = "cpu"
     ) -> tuple[Array, Array]:
         """Return the exact mean and variance of the scores of pairs of codes.
 
-        Code -1 stands for a row or column that was never seen: its factors and its effect follow
-        their prior, so that what is known of the other side still counts.
+        Many pairs go to the GPU that ``device`` names. Code -1 stands for a row or column that was never
+        seen: its factors and its effect follow their prior, so that what is known of the other side still
+        counts.
         """
         row_codes, column_codes = self._pairs(rows, columns)
         mean, variance = np.empty(len(row_codes)), np.empty(len(row_codes))
-        self._score(row_codes, column_codes, mean, variance, n_jobs)
+        self._score(row_codes, column_codes, mean, variance, n_jobs, device)
         return mean, variance
 
-    def scores(self, rows: ArrayLike, columns: ArrayLike, n_jobs: int | None = None) -> Array:
+    def scores(
+        self, rows: ArrayLike, columns: ArrayLike, n_jobs: int | None = None, device: str = "cpu"
+    ) -> Array:
         """Return the means that ``score_moments`` returns, several times faster."""
         row_codes, column_codes = self._pairs(rows, columns)
         mean = np.empty(len(row_codes))
-        self._score(row_codes, column_codes, mean, np.empty(0), n_jobs)
+        self._score(row_codes, column_codes, mean, np.empty(0), n_jobs, device)
         return mean
 
     def _pairs(self, rows: ArrayLike, columns: ArrayLike) -> tuple[Codes, Codes]:
@@ -257,7 +274,7 @@ class Posterior:
         return row_codes, column_codes
 
     def _score(
-        self, rows: Codes, columns: Codes, mean: Array, variance: Array, n_jobs: int | None
+        self, rows: Codes, columns: Codes, mean: Array, variance: Array, n_jobs: int | None, device: str
     ) -> None:
         """Write the means of the scores and, unless ``variance`` is empty, their variances."""
         unknown = np.flatnonzero((rows < 0) | (columns < 0))
@@ -265,10 +282,17 @@ class Posterior:
             known = np.flatnonzero((rows >= 0) & (columns >= 0))
             for places in (known, unknown):
                 part = np.empty(len(places)), np.empty(len(places) if len(variance) else 0)
-                self._score(rows[places], columns[places], *part, n_jobs)
+                self._score(rows[places], columns[places], *part, n_jobs, device)
                 mean[places] = part[0]
                 if len(variance):
                     variance[places] = part[1]
+            return
+        found = None if len(unknown) else gpus.for_prediction(device, len(rows))
+        if found is not None:
+            from onebit.gpu.predict import on_device
+
+            with gpus.told_clearly():
+                on_device(self, found).score(rows, columns, mean, variance)
             return
         arguments = []
         for side, codes in enumerate((rows, columns)):

@@ -15,8 +15,7 @@ from onebit import directions
 from onebit.bounds import pac_bayes_kl
 from onebit.calibration import CERTAINTY
 from onebit.certificates import Certificate
-from onebit.engine.coordinate import Callback, Fit
-from onebit.engine.start import spectral_start
+from onebit.engine.coordinate import Callback, Fit, Workers
 from onebit.hierarchy import Hierarchy
 from onebit.losses import GIBBS, HINGE
 from onebit.observations import Observations
@@ -24,7 +23,6 @@ from onebit.parameters import Check, Instance, OneOf, Positive
 from onebit.posterior import Posterior
 from onebit.priors import VariancePrior
 from onebit.storage import Tensors
-from onebit.threads import Threads
 from onebit.variational import VariationalCompleter
 
 Array = NDArray[np.float64]
@@ -61,7 +59,7 @@ class GibbsCompleter(VariationalCompleter):
         ``lambda / n``, or the best of a few.
     effects : bool or "auto"
         Row and column effects, or whichever has the better bound.
-    prior, prior_scale, covariance, max_iter, tol, random_state, n_jobs, verbose
+    prior, prior_scale, covariance, max_iter, tol, random_state, n_jobs, device, verbose
         As for LogisticCompleter; ``prior_scale`` is smaller here, since columns are not pruned by it.
 
     Attributes
@@ -101,6 +99,7 @@ class GibbsCompleter(VariationalCompleter):
         tol: float = 1e-5,
         random_state: Any = None,
         n_jobs: int | None = -1,
+        device: str = "cpu",
         verbose: int = 0,
     ) -> None:
         super().__init__(
@@ -114,6 +113,7 @@ class GibbsCompleter(VariationalCompleter):
             tol=tol,
             random_state=random_state,
             n_jobs=n_jobs,
+            device=device,
             verbose=verbose,
         )
         self.temperature = temperature  # type: ignore[assignment]
@@ -137,7 +137,7 @@ class GibbsCompleter(VariationalCompleter):
         self,
         observations: Observations,
         rng: np.random.Generator,
-        pool: Threads,
+        pool: Workers,
         callback: Callback | None,
         start: Posterior | None = None,
     ) -> tuple[Fit, dict[str, Any]]:
@@ -164,7 +164,7 @@ class GibbsCompleter(VariationalCompleter):
         observations: Observations,
         hierarchy: Hierarchy,
         start: Posterior,
-        pool: Threads,
+        pool: Workers,
         callback: Callback | None,
     ) -> Iterator[tuple[float, Fit, float]]:
         """Fit at one temperature after the other, as long as the bound falls; yield bounds and fits."""
@@ -209,11 +209,11 @@ class GibbsCompleter(VariationalCompleter):
         observations: Observations,
         hierarchy: Hierarchy,
         rng: np.random.Generator,
-        pool: Threads,
+        pool: Workers,
         callback: Callback | None,
     ) -> Posterior:
         """Return where the Gibbs loss starts from, which has no convex start of its own."""
-        start = spectral_start(observations, hierarchy, rng, pool=pool)
+        start = pool.start(observations, hierarchy, rng)
         fit = self._minimise(observations, hierarchy, start, pool, callback, HINGE, _START_TEMPERATURE)
         return fit.posterior
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -15,10 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from onebit import directions
 from onebit.certificates import Certificate
-from onebit.engine.coordinate import Callback, Fit, Progress, Schedule, minimise
+from onebit.engine.coordinate import Callback, Fit, Progress, Schedule, Workers, minimise
 from onebit.engine.foldin import fold_in
-from onebit.engine.start import Start, spectral_start
+from onebit.engine.start import Start
 from onebit.engine.top import top_columns
+from onebit.engine.workers import workers
 from onebit.estimator import PairClassifier, logger
 from onebit.hierarchy import Hierarchy
 from onebit.ids import IdIndex, pair_columns
@@ -31,11 +33,10 @@ from onebit.ladder import (
 )
 from onebit.losses import Loss
 from onebit.observations import Observations, View
-from onebit.parameters import Check, Instance, OneOf, Positive, Whole
+from onebit.parameters import Check, Device, Instance, OneOf, Positive, Whole
 from onebit.posterior import Posterior
 from onebit.priors import Gamma, InverseGamma, VariancePrior
 from onebit.storage import Tensors
-from onebit.threads import Threads, threads
 
 Array = NDArray[np.float64]
 
@@ -79,6 +80,7 @@ class VariationalCompleter(PairClassifier):
         "n_init": Whole(1),
         "max_iter": Whole(1),
         "tol": Positive(),
+        "device": Device(),
         "verbose": Whole(0),
     }
 
@@ -99,6 +101,7 @@ class VariationalCompleter(PairClassifier):
         tol: float = 1e-5,
         random_state: Any = None,
         n_jobs: int | None = -1,
+        device: str = "cpu",
         verbose: int = 0,
     ) -> None:
         self.rank = rank
@@ -113,12 +116,13 @@ class VariationalCompleter(PairClassifier):
         self.tol = tol
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
         self.verbose = verbose
 
     def _fit(
         self, observations: Observations, rng: np.random.Generator, callback: Callback | None
     ) -> list[str]:
-        with threads(self.n_jobs) as pool:
+        with self._workers(observations) as pool:
             fit, found = self._run(observations, rng, pool, self._reporting(callback))
         self._store(fit, found)
         advice = []
@@ -132,6 +136,10 @@ class VariationalCompleter(PairClassifier):
                 "raise max_iter or tol"
             )
         return advice
+
+    def _workers(self, observations: Observations) -> AbstractContextManager[Workers]:
+        """Return those who do the work of a fit to these observations."""
+        return workers(self.device, self.n_jobs, observations.n)
 
     def _reporting(self, callback: Callback | None) -> Callback | None:
         if not self.verbose:
@@ -172,7 +180,7 @@ class VariationalCompleter(PairClassifier):
         self,
         observations: Observations,
         rng: np.random.Generator,
-        pool: Threads,
+        pool: Workers,
         callback: Callback | None,
         start: Posterior | None = None,
     ) -> tuple[Fit, dict[str, Any]]:
@@ -188,7 +196,7 @@ class VariationalCompleter(PairClassifier):
                 self._descend(
                     observations,
                     hierarchy,
-                    begin or spectral_start(observations, hierarchy, rng, JITTER if k else 0.0, pool),
+                    begin or pool.start(observations, hierarchy, rng, JITTER if k else 0.0),
                     pool,
                     callback,
                 )
@@ -200,7 +208,7 @@ class VariationalCompleter(PairClassifier):
         observations: Observations,
         hierarchy: Hierarchy,
         start: Start | Posterior,
-        pool: Threads,
+        pool: Workers,
         callback: Callback | None,
     ) -> tuple[Fit, dict[str, Any]]:
         """Descend from one start; return the fit and what else was found, as attributes to set."""
@@ -215,7 +223,7 @@ class VariationalCompleter(PairClassifier):
         observations: Observations,
         hierarchy: Hierarchy,
         start: Start | Posterior,
-        pool: Threads,
+        pool: Workers,
         callback: Callback | None,
         loss: Loss | None = None,
         temperature: float | None = None,
@@ -265,20 +273,20 @@ class VariationalCompleter(PairClassifier):
         )
 
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
-        return self.posterior_.score_moments(rows, columns, self.n_jobs)
+        return self.posterior_.score_moments(rows, columns, self.n_jobs, self.device)
 
     def _keeps_checkpoints(self) -> bool:
         return True
 
     def _scores(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Array:
-        return self.posterior_.scores(rows, columns, self.n_jobs)
+        return self.posterior_.scores(rows, columns, self.n_jobs, self.device)
 
     def top_columns(
         self, rows: NDArray[np.int32], count: int, seen: View | None = None
     ) -> NDArray[np.int32]:
         """Return the codes of the columns with the highest scores; see ``PairClassifier``."""
         check_is_fitted(self)
-        return top_columns(self.posterior_, rows, count, seen, self.n_jobs)
+        return top_columns(self.posterior_, rows, count, seen, self.n_jobs, self.device)
 
     def _effects(self, side: int) -> pd.Series:
         check_is_fitted(self)

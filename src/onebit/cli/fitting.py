@@ -15,26 +15,28 @@ from onebit.cli.shell import Voice, WrongCommand, checked_output, command_line, 
 MODELS = ("auto", "logistic", "hinge", "gibbs", "nuclear")
 
 
-def new_model(name: str, rank: int | None, seed: int, threads: int | None) -> Any:
+def new_model(name: str, rank: int | None, seed: int, threads: int | None, device: str) -> Any:
     """Return an unfitted completer by its short name."""
     import onebit
 
     if name not in MODELS:
         raise WrongCommand(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
-    jobs = {"n_jobs": o.threads_of(threads)}
+    machine: dict[str, Any] = {"n_jobs": o.threads_of(threads), "device": o.checked_device(device)}
     ranked: dict[str, Any] = {} if rank is None else {"rank": rank}
     if name == "auto":
         if rank is not None:
             raise WrongCommand("--model auto finds the rank by itself; give --rank with another model")
-        return onebit.AutoCompleter(random_state=seed, **jobs)
+        return onebit.AutoCompleter(random_state=seed, **machine)
     if name == "nuclear":
+        if device not in ("cpu", "auto"):
+            raise WrongCommand("--model nuclear runs on the CPU only; leave --device out")
         return onebit.NuclearNormCompleter(**ranked, random_state=seed)
     kinds = {
         "logistic": onebit.LogisticCompleter,
         "hinge": onebit.HingeCompleter,
         "gibbs": onebit.GibbsCompleter,
     }
-    return kinds[name](**ranked, random_state=seed, **jobs)
+    return kinds[name](**ranked, random_state=seed, **machine)
 
 
 def read(
@@ -114,6 +116,7 @@ def fit(
     skip_bad: o.SkipBad = False,
     seed: o.Seed = 0,
     threads: o.Threads = None,
+    device: o.Device = "cpu",
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -143,7 +146,7 @@ def fit(
             checked_output(report, stdout=False)
             check_installed()
         check_delta(delta)
-        estimator = new_model(model, rank, seed, threads)
+        estimator = new_model(model, rank, seed, threads, device)
         reading = read(
             voice,
             file,
@@ -234,6 +237,7 @@ def evaluate(
     skip_bad: o.SkipBad = False,
     seed: o.Seed = 0,
     threads: o.Threads = None,
+    device: o.Device = "cpu",
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -249,7 +253,7 @@ def evaluate(
         from onebit.evaluation import evaluate as measure
 
         voice = Voice(quiet, as_json)
-        estimator = new_model(model, rank, seed, threads)
+        estimator = new_model(model, rank, seed, threads, device)
         reading = read(
             voice,
             file,

@@ -82,6 +82,13 @@ Threads = Annotated[
     int | None,
     typer.Option(min=1, rich_help_panel=_HOW, help="Threads, if not all; the result is the same."),
 ]
+Device = Annotated[
+    str,
+    typer.Option(
+        rich_help_panel=_HOW,
+        help="cpu, cuda (an NVIDIA GPU), cuda:1, or auto: a GPU where there is one and it pays.",
+    ),
+]
 Delta = Annotated[
     float, typer.Option(min=0.0, max=1.0, help="The probability with which a certificate may fail.")
 ]
@@ -99,8 +106,24 @@ def threads_of(threads: int | None) -> int:
     return -1 if threads is None else threads
 
 
-def use_threads(model: Any, threads: int | None) -> None:
-    """Set the threads of a loaded model."""
+def checked_device(device: str) -> str:
+    """Return a device by its name, if there is such a one here."""
+    from onebit.cli.shell import WrongCommand
+    from onebit.gpu.device import find
+    from onebit.parameters import Device as Rule
+
+    if not Rule().allows(device):
+        raise WrongCommand(f"--device must be {Rule().explain()}, not {device!r}")
+    if device.startswith("cuda"):
+        find(device)
+    return device
+
+
+def use_machine(model: Any, threads: int | None, device: str) -> None:
+    """Set the threads and the device of a loaded model."""
+    checked_device(device)
     for part in (model, getattr(model, "completer_", None)):
         if hasattr(part, "n_jobs"):
             part.n_jobs = threads_of(threads)  # type: ignore[union-attr]
+        if hasattr(part, "device"):
+            part.device = device  # type: ignore[union-attr]

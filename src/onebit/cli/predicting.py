@@ -25,12 +25,12 @@ OutputFormat = Annotated[
 ]
 
 
-def loaded(path: str, threads: int | None) -> Any:
+def loaded(path: str, threads: int | None, device: str = "cpu") -> Any:
     """Load a model for a command."""
     import onebit
 
     model = onebit.load(path)
-    o.use_threads(model, threads)
+    o.use_machine(model, threads, device)
     return model
 
 
@@ -90,6 +90,7 @@ def predict(
     no_header: o.NoHeader = False,
     skip_bad: o.SkipBad = False,
     threads: o.Threads = None,
+    device: o.Device = "cpu",
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -118,7 +119,7 @@ def predict(
             output_format = "jsonl"
         checked_output(output)
         check_format(output, output_format)
-        fitted = loaded(model, threads)
+        fitted = loaded(model, threads, device)
         kept = kept_predictions(voice, fitted, max_error, delta)
         names = id_names(fitted)
         found: list[Any] = []
@@ -219,6 +220,7 @@ def complete(
     max_error: o.MaxError = None,
     delta: o.Delta = 0.05,
     threads: o.Threads = None,
+    device: o.Device = "cpu",
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -247,7 +249,7 @@ def complete(
             output_format = "jsonl"
         checked_output(output)
         check_format(output, output_format)
-        fitted = loaded(model, threads)
+        fitted = loaded(model, threads, device)
         if top is not None and not answered:
             try:
                 fitted.kept_answers()

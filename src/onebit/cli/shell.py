@@ -26,6 +26,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from onebit.gpu.device import DeviceError
+
 FAILED, WRONG, STOPPED = 1, 2, 130
 
 Tell = Callable[[int, int, object], None]
@@ -50,7 +52,7 @@ def plain_errors(stopped: str = "Stopped. Nothing was left half-written.") -> It
     except MemoryError as error:
         typer.echo(f"onebit: not enough memory{f': {error}' if str(error) else ''}", err=True)
         raise typer.Exit(FAILED) from None
-    except (ValueError, TypeError, FloatingPointError, OSError, ImportError) as error:
+    except (ValueError, TypeError, FloatingPointError, OSError, ImportError, DeviceError) as error:
         typer.echo(f"onebit: {_message(error)}", err=True)
         raise typer.Exit(WRONG if isinstance(error, WrongCommand) else FAILED) from None
 

@@ -12,27 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.engine import checkpoint, kernels
+from onebit.engine import checkpoint
 from onebit.engine.rotation import best_rotation, simple_structure
-from onebit.engine.start import START_VARIANCE, Start
+from onebit.engine.start import Start
 from onebit.hierarchy import Hierarchy, HyperPosterior
 from onebit.learnt import LearntPrior
 from onebit.losses import Loss
-from onebit.observations import Observations, View
-from onebit.posterior import (
-    Gaussians,
-    Posterior,
-    independent_gaussians,
-    packed_diagonal,
-    packed_size,
-)
+from onebit.observations import Observations
+from onebit.posterior import Gaussians, Posterior
 from onebit.storage import Tensors
-from onebit.threads import Threads
 
 Array = NDArray[np.float64]
 
@@ -46,8 +39,6 @@ OVER_RELAXATION = 1.6
 # Where a loss has no majoriser, full steps can overshoot; each rise of the objective halves them, down to
 # this share.
 SMALLEST_STEP = 1.0 / 16.0
-# Covariances that are moved to other coordinates at once: some ten megabytes.
-ROWS_AT_ONCE = 16384
 # Relative: the kernels gather in single precision.
 ROUNDING = 1e-6
 
@@ -63,6 +54,89 @@ class Progress:
 
 Callback = Callable[[Progress], None]
 Prior = Hierarchy | LearntPrior
+
+
+class WorkingSide(Protocol):
+    """The state of all rows (or columns) where the work is done; ``engine.side`` has the CPU's."""
+
+    table: Any
+
+    @property
+    def log_determinant(self) -> Array:
+        """The log determinants of the covariances."""
+        ...
+
+    def sums(self) -> Any:
+        """Return the sums that the prior needs."""
+        ...
+
+    def pass_over(
+        self,
+        table: Any,
+        prior: tuple[Array, Array],
+        temperature: float,
+        loss: Loss,
+        solve: bool,
+        relaxation: float,
+    ) -> float:
+        """Update every row against the other side's table (unless ``solve`` is off).
+
+        Returns the loss before. Means go ``relaxation`` times as far as the minimum of their majoriser.
+        """
+        ...
+
+    def snapshot(self) -> Any:
+        """Return copies of means and covariances, for ``hold_back``."""
+        ...
+
+    def hold_back(self, before: Any, step: float) -> None:
+        """Go only a share ``step`` of the way from ``before``."""
+        ...
+
+    def restore_log_determinant(self, log_determinant: Array) -> None:
+        """Take up the log determinants that an earlier run had summed in its own order."""
+        ...
+
+    def factor_moment(self) -> Array:
+        """Return the second moment of the factors, summed over this side (full covariances)."""
+        ...
+
+    def change_coordinates(self, change: Array) -> None:
+        """Replace the factors ``F`` of every row by ``F change`` (full covariances)."""
+        ...
+
+    def gaussians(self) -> Gaussians:
+        """Return the present state, frozen, in this machine's own memory."""
+        ...
+
+
+class Workers(Protocol):
+    """Those who do the work of a fit: see ``engine.workers``."""
+
+    @property
+    def count(self) -> int:
+        """Threads for what is left to the CPU."""
+        ...
+
+    def start(
+        self,
+        observations: Observations,
+        hierarchy: Hierarchy,
+        rng: np.random.Generator,
+        jitter: float = 0.0,
+    ) -> Start:
+        """Return the spectral start, in arrays of the workers' own."""
+        ...
+
+    def sides(
+        self,
+        observations: Observations,
+        begin: Start | tuple[Gaussians, Gaussians],
+        hierarchy: Prior,
+        full: bool,
+    ) -> tuple[WorkingSide, WorkingSide]:
+        """Return the working states of rows and columns."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -89,128 +163,6 @@ class Fit:
     divergence: float = float("nan")
 
 
-class Side:
-    """The working state of all rows, or of all columns."""
-
-    def __init__(self, gaussians: Gaussians, hierarchy: Prior, side: int) -> None:
-        self.mean = gaussians.mean.copy()
-        self.covariance = gaussians.covariance.copy()
-        self.full = gaussians.full
-        self.hierarchy = hierarchy
-        self.side = side
-        self.has_effect = hierarchy.has_effect(side)
-        self.rank = hierarchy.rank
-        self.log_determinant = gaussians.log_determinants()
-        self.loss = np.zeros(len(self.mean))
-        self._sums: Any = None  # of the present state
-        self.table = gather_table(self.mean, self.covariance, self.full, self.has_effect)
-
-    def variance(self) -> Array:
-        """Return the variances of all coordinates."""
-        return self.covariance[:, packed_diagonal(self.mean.shape[1])] if self.full else self.covariance
-
-    def sums(self) -> Any:
-        """Return the sums that the prior needs."""
-        if self._sums is None:
-            log_determinant = float(self.log_determinant.sum())
-            self._sums = self.hierarchy.side_sums(self.side, self.mean, self.variance(), log_determinant)
-        return self._sums
-
-    def pass_over(
-        self,
-        view: View,
-        other: NDArray[np.float32],
-        prior: tuple[Array, Array],
-        temperature: float,
-        loss: Loss,
-        pool: Threads,
-        solve: bool = True,
-        relaxation: float = 1.0,
-    ) -> float:
-        """Update every row of this side (unless ``solve`` is off); return the loss before.
-
-        Means go ``relaxation`` times as far as the minimum of their majoriser.
-        """
-        update = kernels.update_full if self.full else kernels.update_diagonal
-        layout = kernels.layout(self.rank, self.has_effect, self.full)
-
-        def task(begin: int, end: int) -> None:
-            update(
-                begin, end, view.start, view.index, view.sign, view.weight, other, self.table,
-                self.mean, self.covariance, self.log_determinant, self.loss, *prior, temperature,
-                loss.code, self.has_effect, layout, solve, relaxation,
-            )  # fmt: skip
-
-        pool.ranges(task, view.start)
-        if solve:
-            self._sums = None
-        return float(self.loss.sum())
-
-    def hold_back(self, before: Gaussians, step: float) -> None:
-        """Go only a share ``step`` of the way from ``before``: means and covariances are averaged."""
-        self.mean = (1.0 - step) * before.mean + step * self.mean
-        self.covariance = (1.0 - step) * before.covariance + step * self.covariance
-        averaged = Gaussians(self.mean, self.covariance, self.full)
-        self.log_determinant = averaged.log_determinants()
-        self._sums = None
-        self.fill_table()
-
-    def restore_log_determinant(self, log_determinant: Array) -> None:
-        """Take up the log determinants that an earlier run had summed in its own order."""
-        self.log_determinant = log_determinant
-        self._sums = None
-
-    def factor_moment(self) -> Array:
-        """Return the second moment of the factors, summed over this side (full covariances)."""
-        n_free = self.mean.shape[1]
-        total = np.zeros((n_free, n_free))
-        total[np.tril_indices(n_free)] = self.covariance.sum(axis=0)
-        total += np.tril(total, -1).T + self.mean.T @ self.mean
-        return total[: self.rank, : self.rank]
-
-    def change_coordinates(self, change: Array) -> None:
-        """Replace the factors ``F`` of every row by ``F change`` (full covariances)."""
-        n_free = self.mean.shape[1]
-        whole = np.eye(n_free)
-        whole[: self.rank, : self.rank] = change
-        self.mean = self.mean @ whole
-        packed = _packed_change(whole)
-        for begin in range(0, len(self.mean), ROWS_AT_ONCE):
-            rows = slice(begin, begin + ROWS_AT_ONCE)
-            self.covariance[rows] = self.covariance[rows] @ packed
-        self._sums = None
-        self.log_determinant += 2.0 * float(np.linalg.slogdet(change)[1])
-        self.fill_table()
-
-    def fill_table(self) -> None:
-        """Write the table that the other side gathers from."""
-        kernels.fill_table(
-            0, len(self.mean), self.mean, self.covariance, self.has_effect, self.full, self.table
-        )
-
-    def gaussians(self) -> Gaussians:
-        """Return the present state, frozen."""
-        return Gaussians(self.mean.copy(), self.covariance.copy(), self.full)
-
-
-def _packed_change(change: Array) -> Array:
-    """Return the matrix that takes packed triangles of ``V`` to those of ``change' V change``."""
-    a, b = np.tril_indices(len(change))
-    matrix = change[a][:, a] * change[b][:, b]
-    other = change[b][:, a] * change[a][:, b]
-    return matrix + np.where(a == b, 0.0, 1.0)[:, None] * other
-
-
-def gather_table(mean: Array, covariance: Array, full: bool, has_effect: bool) -> NDArray[np.float32]:
-    """Return the table that the other side gathers from (see ``onebit.engine.kernels``)."""
-    slots = mean.shape[1] - has_effect + 2
-    whole = kernels.whole_blocks
-    width = whole(packed_size(slots)) if full else 3 * whole(slots)
-    table = np.zeros((len(mean), width), dtype=np.float32)
-    kernels.fill_table(0, len(mean), mean, covariance, has_effect, full, table)
-    return table
-
-
 def minimise(
     observations: Observations,
     hierarchy: Prior,
@@ -220,7 +172,7 @@ def minimise(
     full: bool,
     temperature: float,
     schedule: Schedule,
-    pool: Threads,
+    pool: Workers,
     callback: Callback | None = None,
 ) -> Fit:
     """Descend from ``start`` (a spectral start, or the posterior of a similar fit) to a posterior."""
@@ -230,26 +182,23 @@ def minimise(
     if left is not None and left[1]["done"]:
         return _left_fit(*left)
     known: HyperPosterior | None = None
+    begin: Start | tuple[Gaussians, Gaussians]
     resumed = None if left is None else Posterior.from_state(*left)
     if resumed is not None:
         begin, known = resumed.sides, resumed.hyper
     elif isinstance(start, Posterior):
         begin, known = start.sides, start.hyper
     else:
-        rows, columns = (
-            independent_gaussians(mean, np.full_like(mean, START_VARIANCE), full)
-            for mean in (start.rows, start.columns)
-        )
-        begin = rows, columns
-    sides = tuple(Side(gaussians, hierarchy, k) for k, gaussians in enumerate(begin))
+        begin = start
+    sides = pool.sides(observations, begin, hierarchy, full)
     sparse = hierarchy.sparse
     turns = isinstance(start, Posterior) and sparse is not None and sparse != start.hierarchy.sparse
     if turns and left is None:
         assert sparse is not None
+        assert not isinstance(begin, Start)
         change = simple_structure(begin[sparse].mean[:, : hierarchy.rank])
         for side in sides:
             side.change_coordinates(change)
-    views = (observations.by_row, observations.by_column)
     held = 0 if isinstance(start, Posterior) else schedule.held_rounds
     lam = temperature * observations.total_weight
     rotates = full and hierarchy.rotates
@@ -287,9 +236,7 @@ def minimise(
         divergence = hierarchy.kl(present, hyper)
         prior = hierarchy.precision_and_linear(k, hyper, present[k])
         far = relaxation if n_iter > held + 1 else 1.0
-        loss_sum = sides[k].pass_over(
-            views[k], sides[1 - k].table, prior, temperature, loss, pool, solve, far
-        )
+        loss_sum = sides[k].pass_over(sides[1 - k].table, prior, temperature, loss, solve, far)
         value = (temperature * loss_sum + divergence) / lam
         if not np.isfinite(value):
             raise FloatingPointError(
@@ -300,7 +247,7 @@ def minimise(
     first = n_iter + 1
     for n_iter in range(first, schedule.max_iter + 1):
         for k in (0, 1):
-            before = sides[k].gaussians() if step < 1.0 else None
+            before = sides[k].snapshot() if step < 1.0 else None
             path.append(objective_of(k, solve=True))
             if before is not None:
                 if len(path) > 1 and path[-1] > path[-2] * (1.0 + ROUNDING):

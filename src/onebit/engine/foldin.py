@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from onebit.engine.coordinate import Side, gather_table
+from onebit.engine.side import Side, gather_table
 from onebit.losses import Loss
 from onebit.observations import View
 from onebit.posterior import Gaussians, Posterior, independent_gaussians
@@ -35,16 +35,15 @@ def fold_in(posterior: Posterior, side: int, view: View, loss: Loss, temperature
     begin = independent_gaussians(
         np.tile(mean, (view.size, 1)), np.tile(variance, (view.size, 1)), other.full
     )
-    state = Side(begin, hierarchy, side)
-    pool = Threads(1, None)
+    state = Side(begin, hierarchy, side, view, Threads(1, None))
     prior = hierarchy.precision_and_linear(side, posterior.hyper, state.sums())
     for _ in range(MAX_ROUNDS):
-        before = state.gaussians()
+        before = state.snapshot()
         if side == hierarchy.sparse:  # then it depends on the rows themselves
             prior = hierarchy.precision_and_linear(side, posterior.hyper, state.sums())
-        state.pass_over(view, table, prior, temperature, loss, pool)
+        state.pass_over(table, prior, temperature, loss)
         if loss.step < 1.0:
             state.hold_back(before, loss.step)
-        if np.abs(state.mean - before.mean).max(initial=0.0) <= TOLERANCE:
+        if np.abs(state.mean - before[0]).max(initial=0.0) <= TOLERANCE:
             break
     return state.gaussians()

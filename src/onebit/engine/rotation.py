@@ -108,6 +108,14 @@ def _moved(sums: SideSums, energy: Array, log_determinant: float) -> SideSums:
     )
 
 
+def packed_change(change: Array) -> Array:
+    """Return the matrix that takes packed triangles of ``V`` to those of ``change' V change``."""
+    a, b = np.tril_indices(len(change))
+    matrix = change[a][:, a] * change[b][:, b]
+    other = change[b][:, a] * change[a][:, b]
+    return matrix + np.where(a == b, 0.0, 1.0)[:, None] * other
+
+
 def simple_structure(factors: Array) -> Array:
     """Return the rotation after which each row of ``factors`` leans on as few columns as can be.
 

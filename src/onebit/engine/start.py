@@ -8,7 +8,9 @@ sorted views; nothing of length n is stored.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numba
 import numpy as np
@@ -32,7 +34,7 @@ _MORE = 5
 # Relative size below which a singular value is rounding.
 _SMALLEST = 1e-6
 # Weights beyond this many times their mean would let single answers decide.
-_LARGEST_WEIGHT = 3.0
+LARGEST_WEIGHT = 3.0
 _CHUNK = 64
 # Lines are asked for this many answers before they are needed.
 _AHEAD = 24
@@ -41,10 +43,42 @@ _ONE, _TWO = np.float32(1.0), np.float32(2.0)
 
 @dataclass(frozen=True)
 class Start:
-    """Means of the coordinates of rows and columns, from which the first round departs."""
+    """Means of the coordinates of rows and columns, from which the first round departs.
 
-    rows: Array
-    columns: Array
+    Arrays of those who do the work: numpy's on a CPU.
+    """
+
+    rows: Any
+    columns: Any
+
+
+class Residuals(Protocol):
+    """The matrix of answers less what the effects expect, scaled by the roots of the counts.
+
+    Tall matrices are arrays of those who do the work, small ones numpy's.
+    """
+
+    shape: tuple[int, int]
+
+    def placed(self, array: Array) -> Any:
+        """Return an array as one of the workers' own."""
+        ...
+
+    def gram(self, tall: Any) -> Array:
+        """Return ``tall' tall``."""
+        ...
+
+    def product(self, tall: Any, small: Array) -> Any:
+        """Return ``tall small``."""
+        ...
+
+    def flips(self, tall: Any) -> Array:
+        """Return the sign of the entry of largest size of each column."""
+        ...
+
+    def times(self, side: int, vectors: Any) -> Any:
+        """Return the matrix (side 0) or its transpose (side 1) times these vectors."""
+        ...
 
 
 def spectral_start(
@@ -62,16 +96,12 @@ def spectral_start(
     views = (observations.by_row, observations.by_column)
     effects = [np.zeros(view.size) for view in views]
     if hierarchy.intercept_side is not None:
-        average = float(np.clip(views[0].sign.mean(), -0.98, 0.98))
-        for side, view in enumerate(views):
-            if hierarchy.has_effect(side):
-                excess = _sums(view) - average * view.counts
-                effects[side] = 2.0 * excess / (view.counts + _SHRINKAGE)
-        effects[hierarchy.intercept_side] += 2.0 * np.arctanh(average)
+        sums = [_sums(view) for view in views]
+        effects = first_effects(hierarchy, sums, [view.counts for view in views], effects)
     factors = [np.zeros((view.size, hierarchy.rank)) for view in views]
     if hierarchy.rank:
         residuals = _Residuals(observations, effects, pool)
-        u, values, v = _leading_triples(residuals, hierarchy.rank, rng)
+        u, values, v = leading_triples(residuals, hierarchy.rank, rng)
         for factor, vectors in zip(factors, (u, v), strict=True):
             factor[:, : len(values)] = vectors * np.sqrt(len(vectors) * values)
             if jitter:
@@ -82,6 +112,21 @@ def spectral_start(
         for side, factor in enumerate(factors)
     ]
     return Start(means[0], means[1])
+
+
+def first_effects(
+    hierarchy: Hierarchy, sums: list[Any], counts: list[Any], zeros: list[Any]
+) -> list[Any]:
+    """Return a first guess of the effects of rows and columns from the sums of their signs."""
+    average = min(max(float(sums[0].sum()) / float(counts[0].sum()), -0.98), 0.98)
+    effects = list(zeros)
+    for side in (0, 1):
+        if hierarchy.has_effect(side):
+            excess = sums[side] - average * counts[side]
+            effects[side] = 2.0 * excess / (counts[side] + _SHRINKAGE)
+    assert hierarchy.intercept_side is not None
+    effects[hierarchy.intercept_side] = effects[hierarchy.intercept_side] + 2.0 * math.atanh(average)
+    return effects
 
 
 def _sums(view: View) -> Array:
@@ -111,7 +156,7 @@ def _multiply(begin, end, start, index, sign, weight, mean_weight, own_scale, ow
                 odds = own_odds[i] * vectors[j, width - 1]
                 residual = np.float32(sign[chunk + k]) - _ONE + _TWO / (odds + _ONE)
                 if weight.shape[0] > 0:
-                    residual *= min(weight[chunk + k] / mean_weight, _LARGEST_WEIGHT)
+                    residual *= min(weight[chunk + k] / mean_weight, LARGEST_WEIGHT)
                 values[k] = residual
             for at in range(0, width, BLOCK):
                 weighted_sum16(values, count, vectors, index, chunk, at, part, at)
@@ -130,14 +175,22 @@ class _Residuals:
         self.odds = [np.exp(effect).astype(np.float32) for effect in effects]
         self.mean_weight = observations.total_weight / observations.n
         self.pool = pool
+        self.shape = self.views[0].size, self.views[1].size
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The numbers of rows and columns."""
-        return self.views[0].size, self.views[1].size
+    def placed(self, array: Array) -> Array:
+        return array
+
+    # Without the threads of a linear algebra library, which would fight ours.
+    def gram(self, tall: Array) -> Array:
+        return np.einsum("mi,mj->ij", tall, tall)
+
+    def product(self, tall: Array, small: Array) -> Array:
+        return np.einsum("mi,ij->mj", tall, small)
+
+    def flips(self, tall: Array) -> Array:
+        return np.where(tall[np.abs(tall).argmax(axis=0), np.arange(tall.shape[1])] < 0, -1.0, 1.0)
 
     def times(self, side: int, vectors: Array) -> Array:
-        """Return the matrix (side 0) or its transpose (side 1) times these vectors."""
         view, other = self.views[side], 1 - side
         table = np.zeros((len(vectors), whole_blocks(vectors.shape[1] + 1)), np.float32)
         table[:, : vectors.shape[1]] = vectors * self.scales[other][:, None]
@@ -154,32 +207,25 @@ class _Residuals:
         return out[:, : vectors.shape[1]]
 
 
-def _tall_product(tall: Array, small: Array) -> Array:
-    """Return ``tall @ small`` without the threads of a linear algebra library, which would fight ours."""
-    return np.einsum("mi,ij->mj", tall, small)
-
-
-def _principal(tall: Array) -> tuple[Array, Array, Array]:
+def _principal(residuals: Residuals, tall: Any) -> tuple[Any, Array, Array]:
     """Return the left vectors, the values and the right vectors of a matrix with few columns."""
-    squares, turn = np.linalg.eigh(np.einsum("mi,mj->ij", tall, tall))
+    squares, turn = np.linalg.eigh(residuals.gram(tall))
     squares, turn = np.maximum(squares[::-1], 0.0), turn[:, ::-1]
     values = np.sqrt(squares)
     inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > _SMALLEST * values[0])
-    return _tall_product(tall, turn * inverse), values, turn
+    return residuals.product(tall, turn * inverse), values, turn
 
 
-def _leading_triples(
-    residuals: _Residuals, rank: int, rng: np.random.Generator
-) -> tuple[Array, Array, Array]:
-    """Return the leading left vectors, values and right vectors."""
+def leading_triples(residuals: Residuals, rank: int, rng: np.random.Generator) -> tuple[Any, Array, Any]:
+    """Return the leading left vectors, values and right vectors, by block power iteration."""
     rows, columns = residuals.shape
     wanted = min(whole_blocks(rank + _MORE + 1) - 1, rows, columns)
-    right = rng.standard_normal((columns, wanted))
+    right = residuals.placed(rng.standard_normal((columns, wanted)))
     for _ in range(_ROUNDS):
-        left = _principal(residuals.times(0, right))[0]
-        right, values, turn = _principal(residuals.times(1, left))
+        left = _principal(residuals, residuals.times(0, right))[0]
+        right, values, turn = _principal(residuals, residuals.times(1, left))
     found = min(rank, wanted)
-    u, values, v = _tall_product(left, turn[:, :found]), values[:found], right[:, :found]
+    u, values, v = residuals.product(left, turn[:, :found]), values[:found], right[:, :found]
     # Singular vectors are defined up to a sign; fix it so that a start is reproducible.
-    flip = np.where(u[np.abs(u).argmax(axis=0), np.arange(found)] < 0, -1.0, 1.0)
-    return u * flip, values, v * flip
+    flip = np.diag(residuals.flips(u))
+    return residuals.product(u, flip), values, residuals.product(v, flip)

@@ -10,6 +10,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.gpu import device as gpus
 from onebit.observations import View
 from onebit.posterior import Posterior
 from onebit.threads import threads
@@ -62,7 +63,12 @@ def _top(begin, end, rows, row_mean, factors, offset, seen_start, seen_index, be
 
 
 def top_columns(
-    posterior: Posterior, rows: Codes, count: int, seen: View | None = None, n_jobs: int | None = None
+    posterior: Posterior,
+    rows: Codes,
+    count: int,
+    seen: View | None = None,
+    n_jobs: int | None = None,
+    device: str = "cpu",
 ) -> Codes:
     """Return the columns with the highest mean scores of some rows, highest first.
 
@@ -78,6 +84,9 @@ def top_columns(
         The answers by row, whose entries are left out.
     n_jobs : int, optional
         Threads.
+    device : str
+        The GPU that many scores go to; among columns whose scores differ by rounding alone it may choose
+        another order than the CPU.
     """
     if count < 1:
         raise ValueError(f"count must be at least one, got {count}")
@@ -86,6 +95,12 @@ def top_columns(
             f"row codes must lie in 0..{posterior.shape[0] - 1}, got {rows.min()} to {rows.max()}"
         )
     rows = np.ascontiguousarray(rows, dtype=np.int32)
+    found = gpus.for_prediction(device, len(rows) * posterior.shape[1])
+    if found is not None:
+        from onebit.gpu.predict import on_device
+
+        with gpus.told_clearly():
+            return on_device(posterior, found).top_columns(rows, count, seen)
     hierarchy = posterior.hierarchy
     mean = posterior.columns.mean
     factors = np.ascontiguousarray(mean[:, : hierarchy.rank].T, dtype=np.float32)

@@ -1,0 +1,83 @@
+"""Where the work of a fit is done: on the threads of a CPU, or on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from onebit.engine.coordinate import Prior, Workers
+from onebit.engine.side import Side
+from onebit.engine.start import START_VARIANCE, Start, spectral_start
+from onebit.gpu import device as gpus
+from onebit.hierarchy import Hierarchy
+from onebit.observations import Observations
+from onebit.posterior import Gaussians, independent_gaussians
+from onebit.threads import Threads, thread_count, threads
+
+
+class Cpu:
+    """The cores of this machine."""
+
+    def __init__(self, pool: Threads | None = None) -> None:
+        self.pool = pool or Threads(1, None)
+
+    @property
+    def count(self) -> int:
+        """The number of threads."""
+        return self.pool.count
+
+    def start(
+        self,
+        observations: Observations,
+        hierarchy: Hierarchy,
+        rng: np.random.Generator,
+        jitter: float = 0.0,
+    ) -> Start:
+        """Return the spectral start."""
+        return spectral_start(observations, hierarchy, rng, jitter, self.pool)
+
+    def sides(
+        self,
+        observations: Observations,
+        begin: Start | tuple[Gaussians, Gaussians],
+        hierarchy: Prior,
+        full: bool,
+    ) -> tuple[Side, Side]:
+        """Return the working states of rows and columns."""
+        if isinstance(begin, Start):
+            rows, columns = (
+                independent_gaussians(mean, np.full_like(mean, START_VARIANCE), full)
+                for mean in (begin.rows, begin.columns)
+            )
+            begin = rows, columns
+        return (
+            Side(begin[0], hierarchy, 0, observations.by_row, self.pool),
+            Side(begin[1], hierarchy, 1, observations.by_column, self.pool),
+        )
+
+
+@contextmanager
+def workers(device: str, n_jobs: int | None, n_answers: int) -> Iterator[Workers]:
+    """Yield the workers that ``device`` names, for the length of a ``with`` block.
+
+    Parameters
+    ----------
+    device : str
+        "cpu", "cuda", "cuda:1" or "auto".
+    n_jobs : int or None
+        Threads of a CPU.
+    n_answers : int
+        The size of the data: "auto" leaves small ones to the CPU.
+    """
+    found: Any = gpus.chosen(device, n_answers)
+    if found is None:
+        with threads(n_jobs) as pool:
+            yield Cpu(pool)
+        return
+    from onebit.gpu.workers import Gpu
+
+    with gpus.told_clearly():
+        yield Gpu(found, thread_count(n_jobs))
