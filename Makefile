@@ -4,11 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 VENV_PEERS := .venv-peers
 BIN_PEERS := $(VENV_PEERS)/bin
+VENV_GPU := .venv-gpu
+BIN_GPU := $(VENV_GPU)/bin
 PEERS := libmf smurff cmfrec implicit myfm scikit-surprise torch
 DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
-.PHONY: install demo test lint study docs bench-accuracy bench-certificates bench-peers bench-growth clean
+.PHONY: install demo test test-gpu lint study docs bench-accuracy bench-certificates bench-peers bench-growth \
+  bench-gpu clean
 
 install: $(VENV)/.installed
 
@@ -27,6 +30,17 @@ lint: install
 
 test: lint
 	$(BIN)/python -m pytest -n auto
+
+# On a GPU where there is one, under Triton's interpreter (and with torch's CPU build) where there is none.
+test-gpu: $(VENV_GPU)/.installed
+	$(BIN_GPU)/python -m pytest -n auto tests/gpu src/onebit/gpu
+
+# torch and Triton beside what the tests need.
+$(VENV_GPU)/.installed: pyproject.toml constraints.txt constraints-gpu.txt
+	$(PYTHON) -m venv $(VENV_GPU)
+	$(BIN_GPU)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  -c constraints-gpu.txt -e ".[dev,gpu]"
+	touch $@
 
 study: install
 	$(BIN)/onebit study --output docs $(if $(MOVIELENS),--movielens $(MOVIELENS))
@@ -62,5 +76,8 @@ bench-peers: $(VENV_PEERS)/.installed
 bench-growth: install
 	$(BIN)/python -m benchmarks.growth --output docs/growth.md
 
+bench-gpu: $(VENV_GPU)/.installed
+	$(BIN_GPU)/python -m benchmarks.gpu --output docs/benchmarks.md
+
 clean:
-	rm -rf $(VENV) $(VENV_PEERS) build demo site .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(VENV_PEERS) $(VENV_GPU) build demo site .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,38 @@
+"""The kernels run on a GPU where there is one, and under Triton's interpreter where there is none.
+
+The interpreter takes some hundredths of a second for what a GPU does in a microsecond: the worlds are
+tiny there.
+"""
+
+import os
+
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
+from onebit.engine.workers import Cpu
+from onebit.gpu import device as gpus
+from onebit.gpu.workers import Gpu
+
+
+@pytest.fixture(scope="session")
+def device():
+    return gpus.find("cuda")
+
+
+@pytest.fixture
+def gpu(device):
+    return Gpu(device, 1)
+
+
+@pytest.fixture
+def cpu():
+    return Cpu()
+
+
+@pytest.fixture(scope="session")
+def small():
+    """A shape that both the interpreter and a GPU handle in a blink."""
+    return (9, 7) if gpus.interpreted() else (300, 200)

@@ -1,0 +1,97 @@
+"""Answers on a GPU: sorted and coded as the host does it, and what the host checks is checked."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from gpu_worlds import needs_gpu
+
+from onebit import LogisticCompleter, Observations
+from onebit.gpu import sorting
+from onebit.gpu.data import uploaded
+from onebit.gpu.intake import taken_in
+from onebit.gpu.transfer import to_device, to_host
+from onebit.ids import IdIndex
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+@pytest.mark.parametrize("at_once", [2**27, 300])
+def test_a_sort_on_the_device_is_the_hosts(weighted, at_once, device, rng, monkeypatch):
+    monkeypatch.setattr(sorting, "AT_ONCE", at_once)
+    n, shape = 2000, (37, 23)
+    rows, columns = (rng.integers(0, size, n).astype(np.int32) for size in shape)
+    sign = rng.choice([-1, 1], n).astype(np.int8)
+    weight = rng.choice([0.5, 1.0, 2.0], n).astype(np.float32)
+    indexes = (
+        IdIndex(np.arange(size), name) for size, name in zip(shape, ("row", "column"), strict=True)
+    )
+    seen = Observations.from_codes(*indexes, rows, columns, sign, weight if weighted else None)
+    loose = (rows, columns, sign, weight if weighted else weight[:0])
+    found = sorting.sorted_views(*(to_device(part, device) for part in loose), shape)
+    for view, host in zip(found, (seen.by_row, seen.by_column), strict=True):
+        expected = uploaded(host, device, streamed=False)
+        for part in ("start", "answers", "weight", "row_chunk", "chunk_row"):
+            assert torch.equal(getattr(view, part), getattr(expected, part)), part
+
+
+TABLES = {
+    "an array": lambda rows, columns: np.column_stack([rows, columns]),
+    "a frame": lambda rows, columns: pd.DataFrame({"who": rows, "what": columns.astype(np.int16)}),
+    "far apart": lambda rows, columns: np.column_stack([rows * 10**12, columns - 10**15]),
+}
+ANSWERS = {
+    "signs": lambda yes: np.where(yes, 1, -1),
+    "zeros": lambda yes: yes.astype(np.int8),
+    "floats": lambda yes: yes.astype(float),
+    "booleans": lambda yes: yes,
+    "all yes": lambda yes: np.ones(len(yes), int),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_ids_and_answers_are_taken_in_as_the_host_does(table, answer, device, rng):
+    rows, columns = rng.integers(-5, 30, 500), rng.integers(3, 20, 500)
+    pairs, answers = TABLES[table](rows, columns), ANSWERS[answer](rng.random(500) < 0.5)
+    expected, found = Observations.from_pairs(pairs, answers), taken_in(pairs, answers, device)
+    assert found is not None
+    for side in ("rows", "columns"):
+        pd.testing.assert_index_equal(getattr(found, side).labels, getattr(expected, side).labels)
+    np.testing.assert_array_equal(found.classes, expected.classes)
+    assert found.classes.dtype == expected.classes.dtype
+    assert (found.n, found.shape, found.total_weight) == (expected.n, expected.shape, 500.0)
+    for part in ("start", "index", "sign"):
+        np.testing.assert_array_equal(getattr(found.by_row, part), getattr(expected.by_row, part))
+
+
+WRONG = {
+    "text": ([("a", 1)], [1]),
+    "a list": ([(1, 1), (2, 2)], [1, 0]),
+    "ratings": (np.array([[1, 1], [2, 2]]), np.array([1, 5])),
+    "three values": (np.array([[1, 1], [2, 2], [3, 3]]), np.array([1, 0, -1])),
+    "a missing answer": (np.array([[1, 1], [2, 2]]), np.array([1.0, np.nan])),
+    "too few answers": (np.array([[1, 1], [2, 2]]), np.array([1])),
+    "none": (np.zeros((0, 2), int), np.zeros(0, int)),
+    "three columns": (np.zeros((2, 3), int), np.array([1, 0])),
+    "floats as ids": (np.array([[1.0, 2.0]]), np.array([1])),
+    "unsigned ids": (np.array([[1, 2]], dtype=np.uint64), np.array([1])),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_or_unusual_is_left_to_the_host(case, device):
+    assert taken_in(*WRONG[case], device) is None
+
+
+def test_a_wrong_answer_is_named_as_on_the_cpu():
+    pairs = np.array([[1, 1], [2, 2]])
+    with pytest.raises(ValueError, match="answer 5 at position 1"):
+        LogisticCompleter(device="cuda").fit(pairs, np.array([1, 5]))
+
+
+@needs_gpu
+@pytest.mark.parametrize("size", [0, 1, 2**24, 2**24 + 3, 10**8])
+def test_arrays_go_there_and_back(size, device, rng):
+    array = rng.integers(-128, 127, size, dtype=np.int8)
+    array.setflags(write=False)
+    np.testing.assert_array_equal(to_host(to_device(array, device)), array)
