@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.gpu.page import kept_part
 from benchmarks.peers.contestants import CONTESTANTS
 from benchmarks.peers.figure import draw
 from benchmarks.peers.machine import machine
@@ -61,6 +62,7 @@ def write_page(runner: Runner, output: Path) -> None:
     counts = {count for here in found.values() for line in here for count in line.courses}
     if panels:
         draw(panels, min(counts), output)
+    parts += kept_part(output)
     with written_whole(output) as temporary:
         temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
