@@ -1,9 +1,11 @@
 """Without torch and Triton (``pip install onebit[gpu]``) the GPU's modules and tests are left out."""
 
 from importlib.util import find_spec
+from pathlib import Path
 
 if find_spec("torch") is None or find_spec("triton") is None:
-    modules = ("data", "intake", "kernels", "predict", "prediction_kernels", "side", "sorting", "start")
+    light = {"__init__.py", "device.py"}
+    folder = Path(__file__).parent / "src" / "onebit" / "gpu"
     collect_ignore_glob = ["tests/gpu"] + [
-        f"src/onebit/gpu/{name}.py" for name in (*modules, "transfer", "workers")
+        f"src/onebit/gpu/{module.name}" for module in folder.glob("*.py") if module.name not in light
     ]

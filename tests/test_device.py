@@ -68,6 +68,21 @@ def test_no_gpu_that_answers_is_said(monkeypatch):
         gpus.find("cuda")
 
 
+def test_a_torch_that_does_not_load_is_said(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+    class Broken:
+        def find_spec(self, name, path=None, target=None):
+            if name == "torch":
+                raise OSError("libcublas.so.13: no such file\nmore")
+
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
+    with pytest.raises(gpus.DeviceError, match=r"cannot be loaded \(libcublas\.so\.13: no such file\)"):
+        gpus.find("cuda")
+    assert gpus.chosen("auto", gpus.SMALLEST_FIT) is None
+
+
 def test_a_number_beyond_the_gpus_is_said(monkeypatch):
     install(monkeypatch, "13.0", 2)
     with pytest.raises(gpus.DeviceError, match="there are 2 GPUs here, numbered from 0"):
@@ -75,7 +90,7 @@ def test_a_number_beyond_the_gpus_is_said(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [LogisticCompleter, AutoCompleter])
-@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", None, 0, "CUDA"])
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:01", "cuda:300", None, 0, "CUDA"])
 def test_other_names_are_refused_at_the_door(kind, device, small_world):
     with pytest.raises(ValueError, match='device must be "cpu", "auto", "cuda"'):
         kind(device=device).fit(small_world.pairs, small_world.answers)

@@ -1,6 +1,9 @@
 """What goes in: ids of any kind, answers in any of the three spellings, and everything bad."""
 
+import copy
+import dataclasses
 import datetime
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -340,3 +343,15 @@ def test_integers_are_coded_in_their_order_whatever_their_type(values):
     np.testing.assert_array_equal(index.values, np.unique(values))
     np.testing.assert_array_equal(index.values[codes], values)
     np.testing.assert_array_equal(index.encode(values), codes)
+
+
+def test_copies_share_what_is_sorted_on_first_use():
+    seen = Observations.from_pairs([("a", 1), ("b", 2), ("a", 2)], [1, 0, 1])
+    twin, other = copy.copy(seen), dataclasses.replace(seen, classes=np.array([0, 1]))
+    again = pickle.loads(pickle.dumps(seen))
+    assert seen.loose is not None
+    view = seen.by_row
+    assert seen.loose is None
+    assert twin.by_row is view
+    assert other.by_row is view
+    np.testing.assert_array_equal(again.by_row.index, view.index)

@@ -19,10 +19,11 @@ from onebit import LogisticCompleter, Observations
 from onebit.engine.coordinate import Fit, Progress, Schedule, minimise
 from onebit.gpu import kernels
 from onebit.gpu.data import DeviceView
+from onebit.gpu.memory import state_bytes
 from onebit.gpu.predict import TopFinder, on_device
 from onebit.gpu.side import DeviceSide, Shape
 from onebit.gpu.sorting import sorted_views
-from onebit.gpu.workers import Gpu, state_bytes
+from onebit.gpu.workers import Gpu
 from onebit.hierarchy import Hierarchy
 from onebit.ids import IdIndex
 from onebit.losses import LOGISTIC
@@ -80,7 +81,16 @@ def hierarchy_of(shape: tuple[int, int], rank: int) -> Hierarchy:
 def bare_observations(shape: tuple[int, int], n: int) -> Observations:
     """Return observations that say how large they are; their answers are elsewhere."""
     rows, columns = (IdIndex(pd.RangeIndex(size), side) for size, side in zip(shape, SIDES, strict=True))
-    return Observations(rows, columns, np.array([-1, 1]), n, False, [])
+    return Observations.from_loose(rows, columns, _Elsewhere(n))
+
+
+class _Elsewhere:
+    """Answers of which only the number is known."""
+
+    weight = None
+
+    def __init__(self, n: int) -> None:
+        self.sign = range(n)
 
 
 class Clock:
@@ -301,7 +311,8 @@ def streamed(device: torch.device, tell: Callable[[str], None]) -> Result:
     seen = Observations.from_codes(*ids, rows, columns, sign)
     assert seen.by_row.size == shape[0]  # sorted here
     result: Result = {"n": n, "shape": shape}
-    for name, memory in (("resident", None), ("streamed", state_bytes(shape, hierarchy, True) + 2**30)):
+    little = state_bytes(shape, n, hierarchy, True) + 2**30
+    for name, memory in (("resident", None), ("streamed", little)):
         clear()
         gpu = Gpu(device, 1, memory)
         start = gpu.start(seen, hierarchy, np.random.default_rng(0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +17,7 @@ from onebit.calibration import (
 from onebit.engine.coordinate import Callback, Fit, Workers
 from onebit.engine.paper import ApproximateBound, minimise_avb
 from onebit.engine.start import Start
-from onebit.engine.workers import Cpu, workers
+from onebit.engine.workers import Cpu
 from onebit.hierarchy import Hierarchy
 from onebit.losses import HINGE, LOGISTIC
 from onebit.observations import Observations
@@ -207,14 +206,14 @@ class HingeCompleter(VariationalCompleter):
             raise ValueError('method="paper" has independent coordinates; set covariance="diagonal"')
         return self.covariance == "full" or (self.covariance == "auto" and self.method == "engine")
 
-    def _workers(self, observations: Observations) -> AbstractContextManager[Workers]:
+    def _fit_device(self) -> str:
         if self.method == "engine":
-            return super()._workers(observations)
+            return self.device
         if self.device not in ("cpu", "auto"):
             raise ValueError(
                 f'method="paper" runs on the CPU only; set device="cpu", not {self.device!r}'
             )
-        return workers("cpu", self.n_jobs, observations.n)
+        return "cpu"
 
     def _run(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import sys
@@ -122,14 +123,14 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             number as ``random_state``.
         """
         check_parameters(self, self._checks)
-        observations = observations_of(X, y, sample_weight, getattr(self, "device", "cpu"))
+        observations = observations_of(X, y, sample_weight, self._fit_device())
         if getattr(self, "verbose", 0):
             log_to_stderr()
         rng = self._generator()
         held = None if certify is None else _held_out(observations, certify, rng)
         fitted = observations if held is None or not held.any() else observations.take(~held)
         with self._checkpoint(checkpoint, observations, certify):
-            advice = self._fit(fitted, rng, callback)
+            advice = self._fit_where_it_fits(fitted, rng, callback)
         self._remember(observations)
         if held is not None:
             self._answers = Answers(observations, held, fitted)
@@ -144,6 +145,26 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         for text in advice:
             warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=2)
         return self
+
+    def _fit_device(self) -> str:
+        """Return where a fit runs."""
+        return getattr(self, "device", "cpu")
+
+    def _fit_where_it_fits(
+        self, observations: Observations, rng: np.random.Generator, callback: Callback | None
+    ) -> list[str]:
+        """Fit; where "auto" chose a GPU that is too small, on the CPU after all."""
+        if self._fit_device() != "auto":
+            return self._fit(observations, rng, callback)
+        before = copy.deepcopy(rng)
+        try:
+            return self._fit(observations, rng, callback)
+        except gpus.TooLittleMemory:
+            self.device = "cpu"
+            try:
+                return self._fit(observations, before, callback)
+            finally:
+                self.device = "auto"
 
     def _keeps_checkpoints(self) -> bool:
         """Say whether a fit goes by descents of the engine, which a checkpoint can keep."""
@@ -546,14 +567,9 @@ def observations_of(X: Any, y: Any, sample_weight: ArrayLike | None, device: str
     if y is not None:
         if isinstance(X, Observations):
             raise ValueError("Observations hold their answers already; call fit(observations)")
-        found = gpus.chosen(device, len(y)) if hasattr(y, "__len__") else None
-        if found is not None and sample_weight is None:
-            from onebit.gpu.intake import taken_in
-
-            with gpus.told_clearly():
-                observations = taken_in(X, y, found)
-            if observations is not None:
-                return observations
+        observations = _taken_in(X, y, device) if sample_weight is None else None
+        if observations is not None:
+            return observations
         return Observations.from_pairs(X, y, sample_weight)
     if sample_weight is not None:
         raise ValueError("sample_weight goes with pairs and answers: fit(pairs, answers, sample_weight)")
@@ -566,6 +582,22 @@ def observations_of(X: Any, y: Any, sample_weight: ArrayLike | None, device: str
             f"without answers, X is taken for a whole matrix with blanks: {error}; "
             "if X holds pairs, call fit(pairs, answers)"
         ) from None
+
+
+def _taken_in(X: Any, y: Any, device: str) -> Observations | None:
+    """Let a GPU code pairs and answers, where there is one and it can."""
+    if device == "cpu" or not isinstance(y, (np.ndarray, pd.Series)) or y.ndim != 1:
+        return None
+    found = gpus.chosen(device, len(y))
+    if found is None:
+        return None
+    from onebit.gpu.intake import taken_in
+
+    try:
+        with gpus.at_work(found):
+            return taken_in(X, y, found)
+    except gpus.TooLittleMemory:
+        return None
 
 
 def _held_out(observations: Observations, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:

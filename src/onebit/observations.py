@@ -141,6 +141,24 @@ def _sorted_views(entries: Entries, shape: tuple[int, int]) -> tuple[View, View]
     return by_row, by_column
 
 
+class _Held:
+    """The answers of some observations and their copies: loose, then sorted. Threads may ask at once."""
+
+    def __init__(self, loose: Any) -> None:
+        self.loose: Any | None = loose
+        self._views: tuple[View, View] | None = None
+
+    def sorted(self, shape: tuple[int, int]) -> tuple[View, View]:
+        """Return the views by row and by column."""
+        loose, views = self.loose, self._views
+        if views is None and loose is not None:
+            views = self._views = _sorted_views(loose.on_host(), shape)
+            self.loose = None
+        views = views or self._views
+        assert views is not None
+        return views
+
+
 @dataclass(frozen=True)
 class Observations:
     """A yes/no matrix with blanks: ids of its rows and columns and the two sorted views.
@@ -165,7 +183,7 @@ class Observations:
     classes: NDArray[Any]
     n: int
     weighted: bool
-    _loose: list[Any] = field(repr=False)
+    _held: _Held = field(repr=False)
 
     @classmethod
     def from_pairs(cls, pairs: Any, answers: Any, sample_weight: ArrayLike | None = None) -> Observations:
@@ -217,28 +235,28 @@ class Observations:
         if max(len(rows), len(columns)) > MAX_SIZE:
             raise ValueError(f"more than {MAX_SIZE} rows or columns are not supported")
         classes = np.array([-1, 1]) if classes is None else classes
-        return cls(rows, columns, classes, len(entries.sign), entries.weight is not None, [entries])
-
-    @cached_property
-    def _views(self) -> tuple[View, View]:
-        views = _sorted_views(self._loose[0].on_host(), self.shape)
-        self._loose.clear()
-        return views
+        weighted = entries.weight is not None
+        return cls(rows, columns, classes, len(entries.sign), weighted, _Held(entries))
 
     @property
     def by_row(self) -> View:
         """The answers of every row."""
-        return self._views[0]
+        return self._held.sorted(self.shape)[0]
 
     @property
     def by_column(self) -> View:
         """The answers of every column."""
-        return self._views[1]
+        return self._held.sorted(self.shape)[1]
 
     @property
     def loose(self) -> Any | None:
-        """The answers as they came, as long as nobody has asked for a view."""
-        return self._loose[0] if self._loose else None
+        """The answers one by one, as long as nobody has asked for a view."""
+        return self._held.loose
+
+    def hold(self, entries: Any) -> None:
+        """Hold the same answers in another form, unless they are sorted by now."""
+        if self._held.loose is not None:
+            self._held.loose = entries
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Observations:
@@ -287,7 +305,8 @@ class Observations:
         """The sum of the weights: the number of answers where none are given."""
         if not self.weighted:
             return float(self.n)
-        weight = self.by_row.weight if self.loose is None else self.loose.weight
+        loose = self.loose
+        weight = self.by_row.weight if loose is None else loose.weight
         return float(np.sort(weight).sum(dtype=np.float64))  # whatever the order in which answers came
 
     def take(self, positions: NDArray[np.int64] | NDArray[np.bool_]) -> Observations:
@@ -302,7 +321,9 @@ class Observations:
 
     def __repr__(self) -> str:
         rows, columns = self.shape
-        share = 100.0 * float(np.mean(self.by_row.sign > 0))
+        loose = self.loose
+        sign = self.by_row.sign if loose is None else loose.sign
+        share = 100.0 * float((sign > 0).sum()) / self.n
         return f"Observations({rows} rows, {columns} columns, {self.n} answers, {share:.1f} % yes)"
 
 

@@ -80,7 +80,8 @@ class Device:
 
     def allows(self, value: Any) -> bool:
         """Say whether ``value`` is allowed."""
-        return isinstance(value, str) and re.fullmatch(r"cpu|auto|cuda(:\d+)?", value) is not None
+        named = r"cpu|auto|cuda(:(0|[1-9][0-9]?))?"
+        return isinstance(value, str) and re.fullmatch(named, value) is not None
 
 
 @dataclass(frozen=True)

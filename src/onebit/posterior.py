@@ -291,9 +291,13 @@ class Posterior:
         if found is not None:
             from onebit.gpu.predict import on_device
 
-            with gpus.told_clearly():
-                on_device(self, found).score(rows, columns, mean, variance)
-            return
+            try:
+                with gpus.at_work(found):
+                    on_device(self, found).score(rows, columns, mean, variance)
+                return
+            except gpus.TooLittleMemory:
+                if device != "auto":
+                    raise
         arguments = []
         for side, codes in enumerate((rows, columns)):
             gaussians = self.sides[side]

@@ -213,7 +213,7 @@ class GibbsCompleter(VariationalCompleter):
         callback: Callback | None,
     ) -> Posterior:
         """Return where the Gibbs loss starts from, which has no convex start of its own."""
-        start = pool.start(observations, hierarchy, rng)
+        start = pool.start(observations, hierarchy, rng, full=self._is_full())
         fit = self._minimise(observations, hierarchy, start, pool, callback, HINGE, _START_TEMPERATURE)
         return fit.posterior
 

@@ -139,7 +139,7 @@ class VariationalCompleter(PairClassifier):
 
     def _workers(self, observations: Observations) -> AbstractContextManager[Workers]:
         """Return those who do the work of a fit to these observations."""
-        return workers(self.device, self.n_jobs, observations.n)
+        return workers(self._fit_device(), self.n_jobs, observations.n)
 
     def _reporting(self, callback: Callback | None) -> Callback | None:
         if not self.verbose:
@@ -196,7 +196,8 @@ class VariationalCompleter(PairClassifier):
                 self._descend(
                     observations,
                     hierarchy,
-                    begin or pool.start(observations, hierarchy, rng, JITTER if k else 0.0),
+                    begin
+                    or pool.start(observations, hierarchy, rng, JITTER if k else 0.0, self._is_full()),
                     pool,
                     callback,
                 )

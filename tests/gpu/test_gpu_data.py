@@ -74,6 +74,8 @@ WRONG = {
     "none": (np.zeros((0, 2), int), np.zeros(0, int)),
     "three columns": (np.zeros((2, 3), int), np.array([1, 0])),
     "floats as ids": (np.array([[1.0, 2.0]]), np.array([1])),
+    "a masked answer": (np.array([[1, 1], [2, 2]]), np.ma.MaskedArray([1, -1], mask=[0, 1])),
+    "an answer of 255": (np.array([[1, 1], [2, 2]]), np.array([1, 255], dtype=np.uint8)),
     "unsigned ids": (np.array([[1, 2]], dtype=np.uint64), np.array([1])),
 }
 
@@ -81,6 +83,20 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_or_unusual_is_left_to_the_host(case, device):
     assert taken_in(*WRONG[case], device) is None
+
+
+def test_pairs_that_do_not_fit_are_left_to_the_host(device, monkeypatch):
+    monkeypatch.setattr("onebit.gpu.intake.usable_bytes", lambda device: 100)
+    assert taken_in(np.array([[1, 1], [2, 2]]), np.array([1, 0]), device) is None
+
+
+def test_sorted_on_the_device_the_answers_still_come_to_the_host(device, gpu, rng):
+    pairs, signs = rng.integers(0, 9, (200, 2)), rng.choice([-1, 1], 200)
+    expected, found = Observations.from_pairs(pairs, signs), taken_in(pairs, signs, device)
+    gpu._brought(found, 0)
+    assert repr(found) == repr(expected)
+    for part in ("start", "index", "sign"):
+        np.testing.assert_array_equal(getattr(found.by_row, part), getattr(expected.by_row, part))
 
 
 def test_a_wrong_answer_is_named_as_on_the_cpu():

@@ -50,6 +50,21 @@ def test_the_best_columns_are_the_cpus(model, count):
         np.testing.assert_array_equal(found, expected)
 
 
+def test_small_blocks_tiles_and_new_rows_change_nothing(monkeypatch):
+    """Several blocks of pairs, of rows and of tiles, and a row that was folded in."""
+    for name, value in (("PAIRS", 7), ("COLUMNS", 16), ("TILES", 2), ("ROWS", 16), ("BLOCK_BYTES", 1)):
+        monkeypatch.setattr(predict, name, value)
+    seen = random_answers((40, 100), 0.3)
+    model = LogisticCompleter(3, max_iter=5).fit(seen)
+    model.fold_in([(99, 1), (99, 5), (99, 7)], [1, 0, 1])
+    posterior, rows = model.posterior_, np.arange(40, -1, -1, dtype=np.int32)
+    expected, found = (top_columns(posterior, rows, 5, seen.by_row, None, d) for d in ("cpu", "cuda"))
+    np.testing.assert_array_equal(found, expected)
+    codes = rows[:20], np.arange(20, dtype=np.int32)
+    expected, found = (posterior.score_moments(*codes, None, d) for d in ("cpu", "cuda"))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
 def test_equal_scores_keep_the_order_of_the_columns():
     flat = LogisticCompleter(0, max_iter=2, effects="rows").fit(random_answers((4, 300), 0.5))
     found = top_columns(flat.posterior_, np.array([2], np.int32), 5, None, None, "cuda")
@@ -106,6 +121,23 @@ def test_a_gpu_that_vanishes_leaves_its_checkpoint_for_the_cpu(tmp_path, small, 
     )
     assert done[0].round == 3
     assert finished.objective_ == pytest.approx(expected.objective_, rel=1e-6)
+
+
+def test_a_killed_fit_goes_on_to_the_same_bit_for_bit(tmp_path, small, monkeypatch):
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    seen = random_answers(small, 0.7, 8)
+    settings = {"random_state": 0, "max_iter": 4, "device": "cuda"}
+    expected = LogisticCompleter(2, **settings).fit(seen)
+
+    def killed(progress):
+        if progress.round == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        LogisticCompleter(2, **settings).fit(seen, checkpoint=tmp_path / "kept", callback=killed)
+    found = LogisticCompleter(2, **settings).fit(seen, checkpoint=tmp_path / "kept")
+    np.testing.assert_array_equal(found.objective_path_, expected.objective_path_)
+    np.testing.assert_array_equal(found.posterior_.rows.mean, expected.posterior_.rows.mean)
 
 
 def test_the_papers_method_stays_on_the_cpu():

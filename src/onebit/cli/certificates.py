@@ -28,6 +28,7 @@ def certify(
     ] = False,
     seed: o.Seed = 0,
     threads: o.Threads = None,
+    device: o.AnyDevice = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -48,7 +49,7 @@ def certify(
         from onebit.record import Record, certificate_to_dict
 
         voice = Voice(quiet, as_json)
-        fitted = loaded(model, threads)
+        fitted = loaded(model, threads, device)
         if (
             method not in ("best", "hold-out")
             and fitted.held_out_ is not None
@@ -134,6 +135,7 @@ def report(
     output: Annotated[str, typer.Option("--output", "-o", help="The HTML file to write; - is stdout.")],
     title: Annotated[str | None, typer.Option(help="The report's heading.")] = None,
     threads: o.Threads = None,
+    device: o.AnyDevice = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -148,7 +150,7 @@ def report(
 
         voice = Voice(quiet, as_json)
         checked_output(output)
-        fitted = loaded(model, threads)
+        fitted = loaded(model, threads, device)
         if output == "-":
             typer.echo(render_report(fitted, title))
             return

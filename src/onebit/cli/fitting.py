@@ -21,15 +21,15 @@ def new_model(name: str, rank: int | None, seed: int, threads: int | None, devic
 
     if name not in MODELS:
         raise WrongCommand(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
-    machine: dict[str, Any] = {"n_jobs": o.threads_of(threads), "device": o.checked_device(device)}
     ranked: dict[str, Any] = {} if rank is None else {"rank": rank}
+    if name == "nuclear" and device not in ("cpu", "auto"):
+        raise WrongCommand("--model nuclear runs on the CPU only; leave --device out")
+    machine: dict[str, Any] = {"n_jobs": o.threads_of(threads), "device": o.checked_device(device)}
     if name == "auto":
         if rank is not None:
             raise WrongCommand("--model auto finds the rank by itself; give --rank with another model")
         return onebit.AutoCompleter(random_state=seed, **machine)
     if name == "nuclear":
-        if device not in ("cpu", "auto"):
-            raise WrongCommand("--model nuclear runs on the CPU only; leave --device out")
         return onebit.NuclearNormCompleter(**ranked, random_state=seed)
     kinds = {
         "logistic": onebit.LogisticCompleter,

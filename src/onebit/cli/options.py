@@ -89,6 +89,12 @@ Device = Annotated[
         help="cpu, cuda (an NVIDIA GPU), cuda:1, or auto: a GPU where there is one and it pays.",
     ),
 ]
+AnyDevice = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=_HOW, help="cpu, cuda, cuda:1 or auto, if not where the model was fitted."
+    ),
+]
 Delta = Annotated[
     float, typer.Option(min=0.0, max=1.0, help="The probability with which a certificate may fail.")
 ]
@@ -119,11 +125,10 @@ def checked_device(device: str) -> str:
     return device
 
 
-def use_machine(model: Any, threads: int | None, device: str) -> None:
-    """Set the threads and the device of a loaded model."""
-    checked_device(device)
+def use_machine(model: Any, threads: int | None, device: str | None) -> None:
+    """Set the threads and, if one is named, the device of a loaded model."""
     for part in (model, getattr(model, "completer_", None)):
         if hasattr(part, "n_jobs"):
             part.n_jobs = threads_of(threads)  # type: ignore[union-attr]
-        if hasattr(part, "device"):
-            part.device = device  # type: ignore[union-attr]
+        if device is not None and hasattr(part, "device"):
+            part.device = checked_device(device)  # type: ignore[union-attr]

@@ -25,7 +25,7 @@ OutputFormat = Annotated[
 ]
 
 
-def loaded(path: str, threads: int | None, device: str = "cpu") -> Any:
+def loaded(path: str, threads: int | None, device: str | None = None) -> Any:
     """Load a model for a command."""
     import onebit
 
@@ -90,7 +90,7 @@ def predict(
     no_header: o.NoHeader = False,
     skip_bad: o.SkipBad = False,
     threads: o.Threads = None,
-    device: o.Device = "cpu",
+    device: o.AnyDevice = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -220,7 +220,7 @@ def complete(
     max_error: o.MaxError = None,
     delta: o.Delta = 0.05,
     threads: o.Threads = None,
-    device: o.Device = "cpu",
+    device: o.AnyDevice = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:

@@ -124,8 +124,9 @@ class Workers(Protocol):
         hierarchy: Hierarchy,
         rng: np.random.Generator,
         jitter: float = 0.0,
+        full: bool = True,
     ) -> Start:
-        """Return the spectral start, in arrays of the workers' own."""
+        """Return the spectral start, in arrays of the workers' own; ``full`` says what comes after it."""
         ...
 
     def sides(

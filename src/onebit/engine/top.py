@@ -99,8 +99,12 @@ def top_columns(
     if found is not None:
         from onebit.gpu.predict import on_device
 
-        with gpus.told_clearly():
-            return on_device(posterior, found).top_columns(rows, count, seen)
+        try:
+            with gpus.at_work(found):
+                return on_device(posterior, found).top_columns(rows, count, seen)
+        except gpus.TooLittleMemory:
+            if device != "auto":
+                raise
     hierarchy = posterior.hierarchy
     mean = posterior.columns.mean
     factors = np.ascontiguousarray(mean[:, : hierarchy.rank].T, dtype=np.float32)

@@ -35,6 +35,7 @@ class Cpu:
         hierarchy: Hierarchy,
         rng: np.random.Generator,
         jitter: float = 0.0,
+        full: bool = True,
     ) -> Start:
         """Return the spectral start."""
         return spectral_start(observations, hierarchy, rng, jitter, self.pool)
@@ -79,5 +80,5 @@ def workers(device: str, n_jobs: int | None, n_answers: int) -> Iterator[Workers
         return
     from onebit.gpu.workers import Gpu
 
-    with gpus.told_clearly():
+    with gpus.at_work(found):
         yield Gpu(found, thread_count(n_jobs))

@@ -130,21 +130,26 @@ class DeviceView:
             for batch in batches:
                 yield Piece(batch, self.answers, self.weight, 0)
             return
-        copying = torch.cuda.Stream(self.device)
-        on_its_way = self._copied(batches[0], copying)
+        on_its_way = self._copied(batches[0])
         for following in [*batches[1:], None]:
             piece, arrived = on_its_way
             if following is not None:
-                on_its_way = self._copied(following, copying)
+                on_its_way = self._copied(following)
             present = torch.cuda.current_stream(self.device)
             present.wait_event(arrived)
             yield piece
             for part in (piece.answers, piece.weight):
                 part.record_stream(present)
 
-    def _copied(self, batch: Batch, stream: torch.cuda.Stream) -> tuple[Piece, torch.cuda.Event]:
+    @cached_property
+    def _copying(self) -> torch.cuda.Stream:
+        """One for all passes: memory is kept for reuse by the stream that it was asked for on."""
+        return torch.cuda.Stream(self.device)
+
+    def _copied(self, batch: Batch) -> tuple[Piece, torch.cuda.Event]:
         """Start copying a batch's answers; the event tells when they are there."""
         begin, end = batch.answers
+        stream = self._copying
         with torch.cuda.stream(stream):
             answers, weight = (
                 part[begin:end].to(self.device, non_blocking=True) for part in (self.answers, self.weight)
@@ -160,8 +165,7 @@ def packed_answers(index: torch.Tensor, sign: torch.Tensor) -> torch.Tensor:
 def uploaded(view: View, device: torch.device, streamed: bool) -> DeviceView:
     """Bring a sorted view to the device; ``streamed`` leaves its answers in the host's memory."""
     start = to_device(view.start, device)
+    answers = packed_answers(as_tensor(view.index), as_tensor(view.sign))
     if streamed:
-        answers = packed_answers(as_tensor(view.index), as_tensor(view.sign))
         return DeviceView(start, answers.pin_memory(), as_tensor(view.weight).pin_memory(), device)
-    answers = packed_answers(to_device(view.index, device), to_device(view.sign, device))
-    return DeviceView(start, answers, to_device(view.weight, device), device)
+    return DeviceView(start, to_device(answers.numpy(), device), to_device(view.weight, device), device)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 # The answers of the smallest fit that device="auto" takes to a GPU: below, a CPU is done before one has
 # started. The scores of the smallest prediction that is worth bringing a model there.
 SMALLEST_FIT = 200_000
-SMALLEST_PREDICTION = 1_000_000
+SMALLEST_PREDICTION = 20_000
+_AUTO = 50  # times as many for device="auto"
 
 _HINT = 'leave device at "cpu", or say device="auto" to use a GPU only where there is one'
 
 
 class DeviceError(RuntimeError):
     """No usable GPU, or one that stopped working; the message says what to do."""
+
+
+class TooLittleMemory(DeviceError):
+    """What was asked for does not fit the GPU's memory."""
 
 
 def interpreted() -> bool:
@@ -35,9 +40,14 @@ def find(device: str) -> Any:
     try:
         import torch
         import triton  # noqa: F401
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise DeviceError(
             f'device="{device}" needs {error.name}: pip install "onebit[gpu]"; otherwise {_HINT}'
+        ) from None
+    except (ImportError, OSError) as error:
+        raise DeviceError(
+            f'device="{device}": torch cannot be loaded ({_first_line(error)}); install it anew, or '
+            f"{_HINT}"
         ) from None
     if interpreted():
         return torch.device("cpu")
@@ -55,8 +65,8 @@ def find(device: str) -> Any:
             f'device="{device}": no NVIDIA GPU answers here (is its driver installed, is '
             f"CUDA_VISIBLE_DEVICES set?); {_HINT}"
         )
-    found = torch.device(device)
-    index = torch.cuda.current_device() if found.index is None else found.index
+    number = device.partition(":")[2]
+    index = int(number) if number else torch.cuda.current_device()
     if index >= count:
         raise DeviceError(f'device="{device}": there are {count} GPUs here, numbered from 0; {_HINT}')
     return torch.device("cuda", index)
@@ -79,7 +89,7 @@ def for_prediction(device: str, n_scores: int) -> Any | None:
 
     A model that was fitted on a GPU predicts without one too.
     """
-    if device == "cpu" or n_scores < SMALLEST_PREDICTION:
+    if device == "cpu" or n_scores < SMALLEST_PREDICTION * (_AUTO if device == "auto" else 1):
         return None
     try:
         return find("cuda" if device == "auto" else device)
@@ -88,10 +98,13 @@ def for_prediction(device: str, n_scores: int) -> Any | None:
 
 
 @contextmanager
-def told_clearly() -> Iterator[None]:
-    """Turn the errors that CUDA raises within the block into ones that say what to do."""
+def at_work(device: Any) -> Iterator[None]:
+    """Let the block work on a device, and turn the errors of CUDA into ones that say what to do."""
+    import torch
+
     try:
-        yield
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            yield
     except Exception as error:
         told = _failure(error)
         if told is None:
@@ -104,11 +117,15 @@ def _failure(error: BaseException) -> DeviceError | None:
     import torch
 
     if isinstance(error, torch.cuda.OutOfMemoryError):
-        return DeviceError(
+        return TooLittleMemory(
             f"the GPU's memory is full ({_first_line(error)}); free it, lower rank, or take "
             'covariance="diagonal" or device="cpu"'
         )
     text = _first_line(error)
+    if type(error).__module__.startswith("triton"):
+        return DeviceError(
+            f'the kernels do not compile for this GPU ({text}); say device="cpu", and please report it'
+        )
     if isinstance(error, RuntimeError) and ("CUDA" in text or "cuda" in text):
         return DeviceError(
             f"the GPU stopped working ({text}); what a checkpoint has kept is still there: run the same "

@@ -13,6 +13,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from onebit.gpu.data import DeviceView
+from onebit.gpu.memory import usable_bytes
 from onebit.gpu.transfer import to_device, to_host
 from onebit.ids import IdIndex, in_small_range, pair_columns
 from onebit.observations import Entries, Observations
@@ -37,11 +39,45 @@ class DeviceEntries(NamedTuple):
         return Entries(to_host(self.rows), to_host(self.columns), to_host(self.sign), None)
 
 
+class SortedEntries:
+    """The answers of a view by row one by one, made when they are asked for."""
+
+    weight = None
+
+    def __init__(self, view: DeviceView) -> None:
+        self._view = view
+
+    @property
+    def rows(self) -> torch.Tensor:
+        """The code of each answer's row."""
+        every = torch.arange(self._view.size, dtype=torch.int32, device=self._view.device)
+        return torch.repeat_interleave(every, self._view.counts)
+
+    @property
+    def columns(self) -> torch.Tensor:
+        """The code of each answer's column."""
+        return self._view.answers & 0x7FFFFFFF
+
+    @property
+    def sign(self) -> torch.Tensor:
+        """The signs."""
+        return _as_signs(self._view.answers >= 0)
+
+    def on_host(self) -> Entries:
+        """Return the same in the host's memory."""
+        return DeviceEntries(self.rows, self.columns, self.sign).on_host()
+
+
 def taken_in(pairs: Any, answers: Any, device: torch.device) -> Observations | None:
     """Return the observations, their answers on the device, or None."""
-    columns = _columns_on(pairs, device)
     values = _plain(answers)
-    if columns is None or values is None or values.dtype not in _ANSWERS or values.ndim != 1:
+    if values is None or values.dtype not in _ANSWERS or values.ndim != 1:
+        return None
+    # Ids of 8 bytes and their codes, what a count of ids takes, and the answers.
+    if (2 * 12 + 40 + values.itemsize + 4) * len(values) > usable_bytes(device):
+        return None
+    columns = _columns_on(pairs, device)
+    if columns is None:
         return None
     if len(values) == 0 or any(len(column) != len(values) for column, _, _ in columns):
         return None
@@ -65,12 +101,12 @@ def _plain(values: Any) -> NDArray[Any] | None:
     """Return an array as it is, or the one inside a series."""
     if isinstance(values, pd.Series):
         values = values.array.to_numpy() if isinstance(values.dtype, np.dtype) else None
-    return values if isinstance(values, np.ndarray) else None
+    return values if type(values) is np.ndarray else None  # a masked array is something else
 
 
 def _columns_on(pairs: Any, device: torch.device) -> list[tuple[torch.Tensor, np.dtype[Any], Any]] | None:
     """Return the two columns of ids on the device, with the types and names they had."""
-    if isinstance(pairs, np.ndarray) and pairs.ndim == 2 and pairs.shape[1] == 2:
+    if type(pairs) is np.ndarray and pairs.ndim == 2 and pairs.shape[1] == 2:
         if pairs.dtype not in _KINDS or pairs.dtype == bool:
             return None
         whole = to_device(pairs, device)  # at once: columns of a table are not contiguous
@@ -91,7 +127,8 @@ def _signs(values: torch.Tensor, dtype: np.dtype[Any]) -> tuple[torch.Tensor, ND
     yes = values == 1
     if dtype.kind == "b":
         return _as_signs(yes), np.array([False, True])
-    has_zero, has_minus = bool((values == 0).any()), bool((values == -1).any())
+    has_zero = bool((values == 0).any())
+    has_minus = dtype.kind != "u" and bool((values == -1).any())
     no = values == (-1 if has_minus else 0)
     if (has_zero and has_minus) or not bool((yes | no).all()):
         return None
@@ -118,4 +155,4 @@ def _codes(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
     codes = torch.empty(len(values), dtype=torch.int32, device=values.device)
     for block in blocks:
         codes[block] = rank[values[block].long() - low]
-    return torch.nonzero(present).flatten() + low, codes
+    return torch.arange(low, high + 1, device=values.device)[present], codes

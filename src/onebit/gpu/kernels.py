@@ -205,19 +205,21 @@ def _store_line(
 @triton.jit
 def solve(
     partial, row_chunk, prior_precision, prior_linear, mean, covariance, log_determinant, table,
-    temperature, relaxation, first_row, first_chunk,
+    factors, first_row, first_chunk,
     FULL: tl.constexpr, OWN_PRIOR: tl.constexpr, RANK: tl.constexpr, N: tl.constexpr,
     BORDER: tl.constexpr, D: tl.constexpr, STRIDE: tl.constexpr, PARTIAL: tl.constexpr,
     GROUP: tl.constexpr,
 ):  # fmt: skip
     """Bring one row to the minimum of its majoriser, the mean ``relaxation`` times as far.
 
+    ``factors`` holds the temperature and the relaxation.
     The first ``N`` coordinates of the system are inverted as a square of edge ``D``, a power of two.
     Where the effect would not fit (the rank itself is a power of two), it is added as a border.
     Independent coordinates: the variances are the inverses of the precision's diagonal, the mean is that
     of the full system.
     """
     row = tl.program_id(0).to(tl.int64) + first_row
+    temperature, relaxation = tl.load(factors), tl.load(factors + 1)
     a = tl.arange(0, D)
     there = a < N
     both = there[:, None] & there[None, :]

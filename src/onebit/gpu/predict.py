@@ -11,7 +11,6 @@ import triton
 from numpy.typing import NDArray
 
 from onebit.gpu import prediction_kernels as kernels
-from onebit.gpu.data import packed_answers
 from onebit.gpu.transfer import to_device, to_host
 from onebit.observations import View
 from onebit.posterior import Posterior, packed_size
@@ -36,6 +35,7 @@ class DevicePosterior:
         self.shape = posterior.shape
         self.means = [to_device(side.mean, device) for side in posterior.sides]
         self._posterior = weakref.ref(posterior)
+        self._finder: tuple[int, View | None, TopFinder] | None = None  # of the last question
 
     @cached_property
     def _covariances(self) -> list[torch.Tensor]:
@@ -101,7 +101,11 @@ class DevicePosterior:
         -1 fills up where there are fewer. Entries of ``seen`` are left out.
         """
         found = np.full((len(rows), count), -1, dtype=np.int32)
-        finder = TopFinder(self, count, seen)
+        last = self._finder
+        if last is None or last[0] != count or last[1] is not seen:
+            last = self._finder = None
+            last = self._finder = count, seen, TopFinder(self, count, seen)
+        finder = last[2]
         for begin in range(0, len(rows), finder.rows_at_once):
             part = slice(begin, begin + finder.rows_at_once)
             best = finder.find(to_device(rows[part].astype(np.int64), self.device))
@@ -134,8 +138,7 @@ class TopFinder:
         self.words = triton.cdiv(n_columns, 32)
         self.seen = None
         if seen is not None:
-            answers = packed_answers(to_device(seen.index, device), to_device(seen.sign, device))
-            self.seen = to_device(seen.start, device), answers
+            self.seen = to_device(seen.start, device), to_device(seen.index, device)
         bytes_each = 8 * self.tiles + 4 * self.words + 8 * self.chosen * COLUMNS + 4 * self.edge
         self.rows_at_once = max(BLOCK_BYTES // bytes_each // ROWS * ROWS, ROWS)
 
@@ -146,9 +149,9 @@ class TopFinder:
         factors[:, : self.row_mean.shape[1]] = self.row_mean[rows]
         seen = torch.zeros((n, self.words) if self.seen else 1, dtype=torch.int32, device=device)
         if self.seen is not None:
-            start, answers = self.seen
+            start, index = self.seen
             kernels.mark_seen[(n,)](
-                seen, start, answers, rows, len(start) - 1, WORDS=self.words, BLOCK=128, num_warps=1
+                seen, start, index, rows, len(start) - 1, WORDS=self.words, BLOCK=128, num_warps=1
             )
         best = torch.empty((n, self.tiles), dtype=torch.int64, device=device)
         kernels.tile_best[(triton.cdiv(n, ROWS), triton.cdiv(self.tiles, TILES))](
@@ -177,12 +180,14 @@ _LAST: tuple[weakref.ref[Posterior], DevicePosterior] | None = None
 def on_device(posterior: Posterior, device: torch.device) -> DevicePosterior:
     """Return a posterior on the device; the last one asked for stays there as long as it is alive."""
     global _LAST
-    if _LAST is None or _LAST[0]() is not posterior or _LAST[1].device != device:
-        _LAST = None
-        _LAST = weakref.ref(posterior, _forget), DevicePosterior(posterior, device)
-    return _LAST[1]
+    last = _LAST
+    if last is None or last[0]() is not posterior or last[1].device != device:
+        last = _LAST = None
+        last = _LAST = weakref.ref(posterior, forget), DevicePosterior(posterior, device)
+    return last[1]
 
 
-def _forget(_: object) -> None:
+def forget(_: object = None) -> None:
+    """Give the memory of the last posterior back."""
     global _LAST
     _LAST = None

@@ -3,8 +3,6 @@
 import triton
 import triton.language as tl
 
-_CODE_BITS = tl.constexpr(0x7FFFFFFF)  # of an answer, see onebit.gpu.kernels
-
 
 @triton.jit
 def score_pairs(
@@ -75,7 +73,7 @@ def _unseen(scores, seen, lines, columns, inside, WORDS: tl.constexpr):
 
 
 @triton.jit
-def mark_seen(seen, start, answers, rows, n_known, WORDS: tl.constexpr, BLOCK: tl.constexpr):
+def mark_seen(seen, start, index, rows, n_known, WORDS: tl.constexpr, BLOCK: tl.constexpr):
     """Set the bits of the columns that each of ``rows`` has answered."""
     line = tl.program_id(0).to(tl.int64)
     row = tl.load(rows + line).to(tl.int64)
@@ -85,7 +83,7 @@ def mark_seen(seen, start, answers, rows, n_known, WORDS: tl.constexpr, BLOCK: t
     for at in range(begin, end, BLOCK):
         k = at + tl.arange(0, BLOCK)
         there = k < end
-        column = tl.load(answers + k, mask=there, other=0) & _CODE_BITS
+        column = tl.load(index + k, mask=there, other=0)
         bit = tl.full((BLOCK,), 1, tl.int32) << (column % 32)
         tl.atomic_or(seen + line * WORDS + column // 32, bit, mask=there)
 

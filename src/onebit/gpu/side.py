@@ -111,12 +111,12 @@ class DeviceSide:
         self.has_effect = hierarchy.has_effect(side)
         self.rank = hierarchy.rank
         self.shape = Shape(self.rank)
-        self._log_determinant = self._empty(len(mean))
+        self._log_determinant = self._zeros(len(mean))
         self.table = torch.zeros((len(mean), self.shape.stride), dtype=torch.float32, device=self.device)
         self._sums: Any = None
         self._diagonal = to_device(packed_diagonal(self._n_free), self.device)
         self._settle(with_determinant=True)
-        self._loss = self._empty(max(view.n_chunks, 1))
+        self._loss = self._zeros(max(view.n_chunks, 1))
         self._batches: list[Batch] = view.batches(4 * self.shape.partial)
         longest = max((b.chunks[1] - b.chunks[0] for b in self._batches), default=0)
         self._partial = torch.empty(
@@ -153,6 +153,7 @@ class DeviceSide:
         view: DeviceView,
     ) -> DeviceSide:
         """Return a state with these means whose coordinates are independent."""
+        mean = mean.clone()  # which the passes write to
         if not full:
             return cls(mean, torch.full_like(mean, variance), full, hierarchy, side, view)
         rows, n_free = mean.shape
@@ -170,7 +171,7 @@ class DeviceSide:
             "num_warps": self.shape.solve_warps,
         }  # fmt: skip
 
-    def _empty(self, size: int) -> torch.Tensor:
+    def _zeros(self, size: int) -> torch.Tensor:
         return torch.zeros(size, dtype=torch.float64, device=self.device)
 
     @property
@@ -229,6 +230,8 @@ class DeviceSide:
         Returns the loss before.
         """
         precision, linear = (to_device(part, self.device) for part in prior)
+        # In memory: a number handed to a kernel would go in single precision.
+        factors = to_device(np.array([temperature, relaxation]), self.device)
         shape, view = self.shape, self.view
         for piece in view.pieces(self._batches):
             batch = piece.batch
@@ -249,7 +252,7 @@ class DeviceSide:
             if self._n_free:
                 kernels.solve[(rows,)](
                     self._partial, view.row_chunk, precision, linear, self.mean, self.covariance,
-                    self._log_determinant, self.table, temperature, relaxation, batch.rows[0], first,
+                    self._log_determinant, self.table, factors, batch.rows[0], first,
                     FULL=self.full, OWN_PRIOR=len(precision) > 1, **self._square,
                     STRIDE=shape.stride, PARTIAL=shape.partial, GROUP=GROUP,
                 )  # fmt: skip
@@ -273,8 +276,8 @@ class DeviceSide:
 
     def hold_back(self, before: tuple[torch.Tensor, torch.Tensor], step: float) -> None:
         """Go only a share ``step`` of the way from ``before``: means and covariances are averaged."""
-        self.mean = torch.lerp(before[0], self.mean, step)
-        self.covariance = torch.lerp(before[1], self.covariance, step)
+        self.mean.lerp_(before[0], 1.0 - step)
+        self.covariance.lerp_(before[1], 1.0 - step)
         self._settle(with_determinant=True)
 
     def factor_moment(self) -> Array:

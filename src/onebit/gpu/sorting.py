@@ -43,7 +43,7 @@ def sorted_view(
         parts = (owner, other, sign)
         chosen: torch.Tensor | None = None
         if (row, end) != (0, size):
-            chosen = torch.nonzero((owner >= row) & (owner < end)).flatten()
+            chosen = _positions(owner, row, end)
             parts = tuple(part[chosen] for part in parts)
         key = ((parts[0].long() - row) << bits) | (parts[1].long() << 1) | (parts[2] > 0)
         place = slice(int(start[row]), int(start[end]))
@@ -54,6 +54,15 @@ def sorted_view(
             weights[place] = weight[order if chosen is None else chosen[order]]
         row = end
     return DeviceView(start, answers, weights, device)
+
+
+def _positions(owner: torch.Tensor, row: int, end: int) -> torch.Tensor:
+    """Return where the answers of the rows ``row:end`` stand."""
+    found = []
+    for begin in range(0, len(owner), AT_ONCE):
+        part = owner[begin : begin + AT_ONCE]
+        found.append(torch.nonzero((part >= row) & (part < end)).flatten() + begin)
+    return torch.cat(found)
 
 
 def sorted_views(

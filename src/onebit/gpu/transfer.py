@@ -8,7 +8,6 @@ is filled or emptied while the other is on its way; of very large ones, several 
 from __future__ import annotations
 
 import os
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,11 +21,25 @@ PIECE = 2**29
 THREADS = min(8, os.cpu_count() or 1)
 
 
+class _Writable:
+    """An array that calls itself writable: torch knows no others, and nobody writes to it."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        interface = dict(self.array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        return interface
+
+
 def as_tensor(array: NDArray[Any]) -> torch.Tensor:
     """Return an array as a tensor that shares its memory; nobody writes to it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch knows no read-only tensors
-        return torch.from_numpy(np.ascontiguousarray(array))
+    array = np.ascontiguousarray(array)
+    if any(stride < 0 for stride in array.strides):  # of a single line turned round, which counts
+        array = array.copy()
+    return torch.from_numpy(np.asarray(_Writable(array)))
 
 
 def to_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
