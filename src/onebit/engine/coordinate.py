@@ -254,6 +254,7 @@ def minimise(
                 if len(path) > 1 and path[-1] > path[-2] * (1.0 + ROUNDING):
                     step = max(0.5 * step, SMALLEST_STEP)
                 sides[k].hold_back(before, step)
+                before = None  # before the other side's is taken: there may be room for one
             if n_iter > held:
                 hyper = hierarchy.update(sums(), hyper)
         if rotates and n_iter > held and n_iter % ROTATE_EVERY == 0:
