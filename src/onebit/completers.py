@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from onebit.calibration import (
 )
 from onebit.engine.coordinate import Callback, Fit
 from onebit.engine.paper import ApproximateBound, minimise_avb
+from onebit.engine.sampling import Averages
 from onebit.engine.start import Start
+from onebit.exact import ExactCompleter
 from onebit.hierarchy import Hierarchy
 from onebit.losses import HINGE, LOGISTIC
 from onebit.observations import Observations
@@ -25,7 +27,6 @@ from onebit.posterior import Posterior
 from onebit.priors import VariancePrior
 from onebit.storage import Tensors
 from onebit.threads import Threads
-from onebit.variational import VariationalCompleter
 
 Array = NDArray[np.float64]
 
@@ -34,7 +35,7 @@ CALIBRATION_SHARE = 0.1
 SMALLEST_CALIBRATION = 30
 
 
-class LogisticCompleter(VariationalCompleter):
+class LogisticCompleter(ExactCompleter):
     """Variational Bayes with the logistic loss: the completer to start with.
 
     Minimises ``sum_l log(1 + exp(-y_l M_l)) + KL / temperature`` in expectation over a Gaussian
@@ -101,7 +102,7 @@ class LogisticCompleter(VariationalCompleter):
         return expected_sigmoid(mean, variance)
 
 
-class HingeCompleter(VariationalCompleter):
+class HingeCompleter(ExactCompleter):
     """Variational Bayes with the hinge loss: robust where answers are wrong or the truth is sharp.
 
     Two methods. ``"engine"`` bounds the expected hinge loss by Jensen's inequality and descends by
@@ -141,7 +142,7 @@ class HingeCompleter(VariationalCompleter):
     """
 
     _loss = HINGE
-    _checks = VariationalCompleter._checks | {
+    _checks = ExactCompleter._checks | {
         "method": OneOf(("engine", "paper")),
         "calibrate": OneOf((True, False)),
         "effects": OneOf(("auto", True, False, "rows", "columns")),
@@ -157,11 +158,18 @@ class HingeCompleter(VariationalCompleter):
         *,
         method: str = "engine",
         prior: str | VariancePrior = "inverse-gamma",
-        prior_scale: float = 0.03,
+        prior_scale: float | str = "auto",
         temperature: float = 1.0,
         covariance: str = "auto",
         effects: bool | str = "auto",
         sparse: str | None = None,
+        inference: str = "variational",
+        n_samples: int = 200,
+        n_burn_in: int = 20,
+        n_chains: int = 1,
+        n_thin: int = 1,
+        settle: float | None = None,
+        keep_mb: float = 256,
         calibrate: bool = True,
         n_init: int = 1,
         max_iter: int = 200,
@@ -178,6 +186,13 @@ class HingeCompleter(VariationalCompleter):
             covariance=covariance,
             effects=effects,
             sparse=sparse,
+            inference=inference,
+            n_samples=n_samples,
+            n_burn_in=n_burn_in,
+            n_chains=n_chains,
+            n_thin=n_thin,
+            settle=settle,
+            keep_mb=keep_mb,
             n_init=n_init,
             max_iter=max_iter,
             tol=tol,
@@ -213,11 +228,31 @@ class HingeCompleter(VariationalCompleter):
         if self.calibrate and held.sum() >= SMALLEST_CALIBRATION and not held.all():
             first, _ = super()._run(observations.take(~held), rng, pool, callback)
             rows, columns, sign, weight = observations.entries(held)
-            mean, variance = first.posterior.score_moments(rows, columns, pool.count)
+            if self.inference == "sampling":
+                averages = self._held_out_averages(
+                    observations.take(~held), first.posterior, (rows, columns), rng, pool, callback
+                )
+                mean, variance = averages.mean, averages.variance
+            else:
+                mean, variance = first.posterior.score_moments(rows, columns, pool.count)
             calibration = fit_calibration(mean, variance, sign, weight)
             start = first.posterior if self.method == "engine" else None
         fit, found = super()._run(observations, rng, pool, callback, start)
         return fit, found | {"calibration_": calibration}
+
+    def _held_out_averages(
+        self,
+        kept: Observations,
+        posterior: Posterior,
+        entries: tuple[NDArray[np.int32], NDArray[np.int32]],
+        rng: np.random.Generator,
+        pool: Threads,
+        callback: Callback | None,
+    ) -> Averages:
+        """Sample without some answers; return the averages of their pairs. No draw is kept."""
+        plan = replace(self._plan(), n_chains=1, keep_bytes=0)
+        seed = int(rng.integers(2**31 - 1))
+        return self._sample(kept, posterior, plan, seed, pool, callback, entries).averages
 
     def _descend(
         self,
@@ -243,6 +278,9 @@ class HingeCompleter(VariationalCompleter):
 
     def _keeps_checkpoints(self) -> bool:
         return self.method != "paper"
+
+    def _sampled_probability(self, mean: Array, variance: Array, chance: Array) -> Array:
+        return self.calibration_.probability(mean, variance)
 
     def _probability(self, mean: Array, variance: Array) -> Array:
         return self.calibration_.probability(mean, variance)

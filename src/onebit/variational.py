@@ -120,6 +120,7 @@ class VariationalCompleter(PairClassifier):
     ) -> list[str]:
         with threads(self.n_jobs) as pool:
             fit, found = self._run(observations, rng, pool, self._reporting(callback))
+            found |= self._go_on(observations, fit.posterior, rng, pool, callback)
         self._store(fit, found)
         advice = []
         if self.rank_ == 0 and self.rank > 0 and fit.posterior.hierarchy.intercept_side is None:
@@ -132,6 +133,17 @@ class VariationalCompleter(PairClassifier):
                 "raise max_iter or tol"
             )
         return advice
+
+    def _go_on(
+        self,
+        observations: Observations,
+        posterior: Posterior,
+        rng: np.random.Generator,
+        pool: Threads,
+        callback: Callback | None,
+    ) -> dict[str, Any]:
+        """Go on from the variational posterior; return what else was found, as attributes to set."""
+        return {}
 
     def _reporting(self, callback: Callback | None) -> Callback | None:
         if not self.verbose:
@@ -154,10 +166,13 @@ class VariationalCompleter(PairClassifier):
             min(self.rank, *shape),
             bool(effects) and effects != "columns",
             bool(effects) and effects != "rows",
-            variance_prior(self.prior, self.prior_scale, sum(shape)),
+            variance_prior(self.prior, self._prior_scale(), sum(shape)),
             InverseGamma(1.0, 1.0),
             sparse=None if self.sparse is None else ("rows", "columns").index(self.sparse),
         )
+
+    def _prior_scale(self) -> float:
+        return self.prior_scale
 
     def _resolved_effects(self) -> bool | str:
         return self.effects
@@ -421,6 +436,7 @@ class VariationalCompleter(PairClassifier):
         known = (self.columns_, self.rows_)[side]
         answers = Observations.from_codes(index, known, own, codes[1 - side], sign).by_row
         temperature = getattr(self, "temperature_", self.temperature)  # the one that a fit chose, if any
+        self._fold_in_draws(side, answers, temperature)
         added = fold_in(self.posterior_, side, answers, self._loss, temperature)
         sides = list(self.posterior_.sides)
         sides[side] = sides[side].extended(added.mean, added.covariance)
@@ -436,3 +452,6 @@ class VariationalCompleter(PairClassifier):
         else:
             self.columns_ = self.columns_.extended(index.labels)
         return self
+
+    def _fold_in_draws(self, side: int, answers: View, temperature: float) -> None:
+        """Add new rows or columns to what a model has beside its Gaussian posterior."""
