@@ -8,7 +8,7 @@ PEERS := libmf smurff cmfrec implicit myfm scikit-surprise torch
 DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
-.PHONY: install demo test lint study docs bench-accuracy bench-certificates bench-peers bench-growth clean
+.PHONY: install demo test lint study study-sampling docs bench-accuracy bench-certificates bench-peers bench-sampling bench-growth clean
 
 install: $(VENV)/.installed
 
@@ -30,6 +30,9 @@ test: lint
 
 study: install
 	$(BIN)/onebit study --output docs $(if $(MOVIELENS),--movielens $(MOVIELENS))
+
+study-sampling: install
+	$(BIN)/onebit study --sampling --output docs $(if $(MOVIELENS),--movielens $(MOVIELENS),--movielens-splits 0)
 
 # Warnings are errors, a broken link is a warning.
 docs: $(VENV)/.docs
@@ -58,6 +61,9 @@ $(VENV_PEERS)/.installed: pyproject.toml constraints-peers.txt
 
 bench-peers: $(VENV_PEERS)/.installed
 	$(BIN_PEERS)/python -m benchmarks.peers --data $(DATA) --output docs/benchmarks.md
+
+bench-sampling: $(VENV_PEERS)/.installed
+	$(BIN_PEERS)/python -m benchmarks.sampling --data $(DATA) --output docs/sampling-peers.md
 
 bench-growth: install
 	$(BIN)/python -m benchmarks.growth --output docs/growth.md

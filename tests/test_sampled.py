@@ -56,6 +56,16 @@ def test_a_sampled_model_predicts_well_and_offers_what_every_model_offers(model,
     assert best[1].tolist() == np.argsort(-scores, kind="stable")[:5].tolist()
 
 
+def test_the_mean_factors_multiply_to_the_mean_of_the_factor_part(logistic):
+    draws = logistic.draws_
+    left, right = draws.mean_factors
+    mean = np.einsum("idk,jdk->ij", draws.rows[:, :, :4], draws.columns[:, :, :4]) / draws.count
+    u, size, vt = np.linalg.svd(mean)
+    best = (u[:, :4] * size[:4]) @ vt[:4]  # no factors of this rank come closer
+    assert np.linalg.norm(left @ right.T - mean) < 1.02 * np.linalg.norm(best - mean)
+    assert draws.singular_values == pytest.approx(size[:4] / np.sqrt(60 * 50), rel=0.02)
+
+
 def test_intervals_of_a_well_specified_model_cover_the_true_scores():
     world = simulate.world("B3", rank=2, shape=(80, 80), density=0.5, seed=2)
     model = LogisticCompleter(2, effects=False, inference="sampling", n_samples=300, random_state=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from onebit.calibration import (
 )
 from onebit.engine.coordinate import Callback, Fit
 from onebit.engine.paper import ApproximateBound, minimise_avb
-from onebit.engine.sampling import Averages
 from onebit.engine.start import Start
 from onebit.exact import ExactCompleter
 from onebit.hierarchy import Hierarchy
@@ -229,7 +228,7 @@ class HingeCompleter(ExactCompleter):
             first, _ = super()._run(observations.take(~held), rng, pool, callback)
             rows, columns, sign, weight = observations.entries(held)
             if self.inference == "sampling":
-                averages = self._held_out_averages(
+                averages = self.held_out_averages(
                     observations.take(~held), first.posterior, (rows, columns), rng, pool, callback
                 )
                 mean, variance = averages.mean, averages.variance
@@ -239,20 +238,6 @@ class HingeCompleter(ExactCompleter):
             start = first.posterior if self.method == "engine" else None
         fit, found = super()._run(observations, rng, pool, callback, start)
         return fit, found | {"calibration_": calibration}
-
-    def _held_out_averages(
-        self,
-        kept: Observations,
-        posterior: Posterior,
-        entries: tuple[NDArray[np.int32], NDArray[np.int32]],
-        rng: np.random.Generator,
-        pool: Threads,
-        callback: Callback | None,
-    ) -> Averages:
-        """Sample without some answers; return the averages of their pairs. No draw is kept."""
-        plan = replace(self._plan(), n_chains=1, keep_bytes=0)
-        seed = int(rng.integers(2**31 - 1))
-        return self._sample(kept, posterior, plan, seed, pool, callback, entries).averages
 
     def _descend(
         self,

@@ -66,6 +66,10 @@ class ExactCompleter(VariationalCompleter):
         "prior_scale": Either(Positive(), OneOf(("auto",))),
     }
 
+    # Only while a fit lasts: the pairs asked for, and what the sampler returned.
+    _wanted: tuple[Any, Any] | None = None
+    _sampled: Sampled | None = None
+
     draws_: Draws
     diagnostics_: pd.DataFrame
     requested_: pd.DataFrame
@@ -143,14 +147,14 @@ class ExactCompleter(VariationalCompleter):
             are in ``requested_``.
         """
         self._wanted = None if predict_for is None else pair_columns(predict_for)
-        self._averages: Averages | None = None
         try:
             super().fit(X, y, sample_weight, certify=certify, callback=callback, checkpoint=checkpoint)
             self.__dict__.pop("requested_", None)
             if self._wanted is not None:
-                self.requested_ = self._requested(self._wanted, self._averages)
+                averages = None if self._sampled is None else self._sampled.averages
+                self.requested_ = self._requested(self._wanted, averages)
         finally:
-            del self._wanted, self._averages
+            self._wanted = self._sampled = None
         return self
 
     def _prior_scale(self) -> float:
@@ -201,6 +205,20 @@ class ExactCompleter(VariationalCompleter):
             self._reporting_sweeps(callback),
         )
 
+    def held_out_averages(
+        self,
+        kept: Observations,
+        posterior: Posterior,
+        pairs: tuple[Codes, Codes],
+        rng: np.random.Generator,
+        pool: Threads,
+        callback: Callback | None,
+    ) -> Averages:
+        """Sample without some answers; return the averages of their pairs. No draw is kept."""
+        plan = replace(self._plan(), n_chains=1, keep_bytes=0)
+        seed = int(rng.integers(2**31 - 1))
+        return self._sample(kept, posterior, plan, seed, pool, callback, pairs).averages
+
     def _reporting_sweeps(self, callback: Callback | None) -> Callback | None:
         if not self.verbose:
             return callback
@@ -244,21 +262,19 @@ class ExactCompleter(VariationalCompleter):
             pairs = rows[known], columns[known]
         seed = int(rng.integers(2**31 - 1))
         sampled = self._sample(observations, posterior, self._plan(), seed, pool, callback, pairs)
-        self._averages = sampled.averages
         return {
             "draws_": sampled.draws,
             "diagnostics_": sampled.diagnostics.table(),
             "n_sweeps_": sampled.n_sweeps,
             "settled_": sampled.settled,
-            "_course": sampled.diagnostics,
+            "_sampled": sampled,
         }
 
     def _fit(
         self, observations: Observations, rng: np.random.Generator, callback: Callback | None
     ) -> list[str]:
         advice = super()._fit(observations, rng, callback)
-        course = self.__dict__.pop("_course", None)
-        return advice if course is None else course.advice()
+        return self._sampled.diagnostics.advice() if self._sampled is not None else advice
 
     def _store(self, fit: Fit, found: dict[str, Any]) -> None:
         for name in _SAMPLED:  # of an earlier fit

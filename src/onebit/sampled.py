@@ -187,19 +187,27 @@ class Draws:
         return centre, spread
 
     @cached_property
-    def singular_values(self) -> Array:
-        """The singular values of the mean of ``L R'``, scaled to root-mean-square scores."""
+    def mean_factors(self) -> tuple[Array, Array]:
+        """Factors whose product is the mean of ``L R'``, up to its rank, along its principal axes.
+
+        Draws differ by rotations that no score notices, so that means of the factors say nothing.
+        """
         rank = self.hierarchy.rank
-        if rank == 0:
-            return np.zeros(0)
         left, right = (side[:, :, :rank].reshape(len(side), -1) for side in self.sides)
-        wanted = min(rank + 8, *self.shape)
+        wanted = min(rank + 8, *self.shape) if rank else 0
         basis = np.random.default_rng(0).standard_normal((len(right), wanted)).astype(np.float32)
         for _ in range(_TURNS):
             basis = np.linalg.qr(left @ (right.T @ basis))[0]
             basis = np.linalg.qr(right @ (left.T @ basis))[0]
-        values = np.linalg.svd(left @ (right.T @ basis), compute_uv=False)[:rank].astype(float)
-        return values / (self.count * np.sqrt(np.prod([float(size) for size in self.shape])))
+        rows, size, turn = np.linalg.svd(left @ (right.T @ basis) / self.count, full_matrices=False)
+        root = np.sqrt(size[:rank]).astype(float)
+        return rows[:, :rank] * root, (basis @ turn.T)[:, :rank] * root
+
+    @cached_property
+    def singular_values(self) -> Array:
+        """The singular values of the mean of ``L R'``, scaled to root-mean-square scores."""
+        values = (self.mean_factors[0] ** 2).sum(axis=0)
+        return values / np.sqrt(np.prod([float(size) for size in self.shape]))
 
     @property
     def effective_rank(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,13 @@ class Plan:
     def sweeps(self) -> int:
         """The sweeps of one chain."""
         return self.n_burn_in + self.n_samples * self.n_thin
+
+
+@dataclass(frozen=True)
+class SweepProgress(Progress):
+    """What a callback is told after each sweep; the objective is the present loss."""
+
+    words: ClassVar[str] = "sweeps, loss"
 
 
 @dataclass(frozen=True)
@@ -228,7 +235,7 @@ class Sampler:
                 self.settled = look and self.diagnostics().settled(plan.settle or 0.0)
             if callback is not None:
                 loss = float(self.watched.values(self.chains[0])[0])
-                callback(Progress(self.sweep, plan.sweeps, loss))
+                callback(SweepProgress(self.sweep, plan.sweeps, loss))
             if descent is not None:
                 descent.offer(self.state)
         return Sampled(
