@@ -124,9 +124,9 @@ def z_scores(world, n_prior, n_chain, rng):
     error = (weight**2) @ (first - mean) ** 2
     chain = world.chain(rng)
     second = []
-    for _ in range(n_chain):
+    for number in range(n_chain):
         world.draw_answers(chain, rng)
-        chain.step(POOL)
+        chain.step(POOL, rescale=number % 2 == 0)
         second.append(functionals(chain))
     second = np.array(second)[n_chain // 20 :]
     size = array_stats.ess(second[None], chain_axis=0, draw_axis=1, method="mean")

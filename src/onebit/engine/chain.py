@@ -69,6 +69,7 @@ class Target:
             raise ValueError('inference="sampling" has no sparse prior; set sparse=None')
         self.hierarchy = hierarchy
         self.code = sampling_kernels.LOGISTIC if loss is LOGISTIC else sampling_kernels.HINGE
+        self.loss = loss
         self.temperature = float(temperature)
         self.views = views
         self.copies = tuple(self._whole_weights(view) for view in views)
@@ -146,8 +147,8 @@ class Chain:
         chain.hyper = chain._drawn_hyper(rng)
         return chain
 
-    def step(self, pool: Threads) -> None:
-        """Make one sweep."""
+    def step(self, pool: Threads, rescale: bool = False) -> None:
+        """Make one sweep; ``rescale`` adds a move of all scores at once, which costs a look at each."""
         self.sweep += 1
         rng = sweep_generator(self.key, self.sweep)
         for side in (0, 1):
@@ -155,6 +156,8 @@ class Chain:
             self._stretch(scales, rng)
             self.hyper = self._drawn_hyper(rng)
         self._move(rng)
+        if rescale:
+            self._rescale(rng)
 
     def factors(self, side: int) -> Array:
         """Return the factors of one side in double precision."""
@@ -276,6 +279,37 @@ class Chain:
             self.tables[1][:, rank + 1] -= np.float32(shift)
             hyper = self.hyper
             self.hyper = Hyper(hyper.factors, hyper.effects, hyper.intercept + shift)
+
+    def _rescale(self, rng: np.random.Generator) -> None:
+        """Multiply every score by one factor, with all that makes it up, without the answers' variables.
+
+        Given those, large scores move by small steps only. ``L`` and ``R`` go with the root of ``g``,
+        effects and intercept with ``g``, variances with what keeps the standardised values as they are;
+        along this group the density has the prior's terms of variances and intercept and the likelihood.
+        """
+        target, hyper, rank = self.target, self.hyper, self.target.hierarchy.rank
+        hierarchy, view = target.hierarchy, target.views[0]
+        margin = self.scores(view.owners(), view.index) * view.sign
+        weight = view.weight if len(view.weight) else 1.0
+        there = [side for side in (0, 1) if hierarchy.has_effect(side)]
+
+        def log_density(t: float) -> float:
+            g = math.exp(t)
+            total = -target.temperature * float((weight * target.loss.value(g * margin)).sum())
+            for variance in hyper.factors:
+                total += hierarchy.factor_prior.log_density(variance * g) + t
+            for side in there:
+                total += hierarchy.effect_prior.log_density(hyper.effects[side] * g * g) + 2.0 * t
+            if there:
+                total += t - 0.5 * (hyper.intercept * g) ** 2 / hierarchy.intercept_variance
+            return total
+
+        g = math.exp(slice_draw(log_density, 0.0, rng, 0.1))
+        for table in self.tables:
+            table[:, :rank] *= np.float32(math.sqrt(g))
+            table[:, rank + 1] *= np.float32(g)
+        effects = np.where([hierarchy.has_effect(side) for side in (0, 1)], g * g * hyper.effects, 1.0)
+        self.hyper = Hyper(hyper.factors * g, effects, hyper.intercept * g)
 
     def _move_scales(self, rng: np.random.Generator) -> None:
         """Draw the squared scales: ``v^((m1 - m2) / 2 - 1) exp(-(v S_L + S_R / v) / (2 gamma))``."""

@@ -227,7 +227,8 @@ class Sampler:
         while self.sweep < plan.sweeps and not self.settled:
             self.sweep += 1
             for chain in self.chains:
-                chain.step(pool)
+                # Scores start too small, as the variational ones are; this finds their size at once.
+                chain.step(pool, rescale=self.sweep <= plan.n_burn_in)
             since = self.sweep - plan.n_burn_in
             if since > 0 and since % plan.n_thin == 0:
                 self._record()
