@@ -111,7 +111,10 @@ def study(
         Path, typer.Option("--output", "-o", help="Folder for results, page and figure.")
     ] = Path("study"),
     quick: Annotated[bool, typer.Option("--quick", help="A small version, about two minutes.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Draws of every world.")] = 20,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Draws of every world, 20 unless given, with --sampling 5."),
+    ] = None,
     figure_seeds: Annotated[int, typer.Option(min=0, help="Draws of every noise level.")] = 10,
     world: Annotated[
         list[str] | None, typer.Option(help="Only this world; may be given several times.")
@@ -158,13 +161,13 @@ def study(
         except ImportError:
             raise ImportError("the study draws a figure: pip install 'onebit[plot]'") from None
         if quick:
-            if world or seeds != 20 or figure_seeds != 10:
+            if world or seeds is not None or figure_seeds != 10:
                 raise ValueError("--quick fixes the worlds and the seeds; leave --world and --seeds out")
             few = 1 if movielens else 0
             plan = Plan.quick(movielens_splits=few if movielens_splits is None else movielens_splits)
         else:
             plan = Plan(
-                seeds=seeds,
+                seeds=seeds or 20,
                 figure_seeds=figure_seeds,
                 movielens_splits=10 if movielens_splits is None else movielens_splits,
                 worlds=tuple(world) if world else simulate.WORLDS,
@@ -179,7 +182,7 @@ def study(
 def _study_sampling(
     output: Path,
     quick: bool,
-    seeds: int,
+    seeds: int | None,
     world: list[str] | None,
     movielens: Path | None,
     movielens_splits: int | None,
@@ -190,6 +193,8 @@ def _study_sampling(
     from onebit.study.sampling import SamplingPlan, run_sampling, write_sampling_page
 
     if quick:
+        if world or seeds is not None:
+            raise ValueError("--quick fixes the worlds and the seeds; leave --world and --seeds out")
         few = 1 if movielens else 0
         plan = SamplingPlan.quick(few if movielens_splits is None else movielens_splits)
     else:
@@ -200,7 +205,7 @@ def _study_sampling(
                 f"unknown worlds: {', '.join(unknown)}; choose from {', '.join(simulate.WORLDS)}"
             )
         plan = SamplingPlan(
-            seeds=5 if seeds == 20 else seeds,
+            seeds=seeds or 5,
             movielens_splits=3 if movielens_splits is None else movielens_splits,
             worlds=worlds,
         )

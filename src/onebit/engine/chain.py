@@ -41,6 +41,8 @@ Table = NDArray[np.float32]
 
 # Rows whose start is drawn at once: their covariances' roots are held.
 _ROWS_AT_ONCE = 16384
+# Answers whose scores are formed at once: some ten megabytes.
+_ANSWERS_AT_ONCE = 100_000
 # Most steps of a slice to either side, each of one in the logarithm.
 _STEPS = 30
 SIDES = ("row", "column")
@@ -289,7 +291,11 @@ class Chain:
         """
         target, hyper, rank = self.target, self.hyper, self.target.hierarchy.rank
         hierarchy, view = target.hierarchy, target.views[0]
-        margin = self.scores(view.owners(), view.index) * view.sign
+        owners = view.owners()
+        margin = np.empty(len(owners))
+        for begin in range(0, len(owners), _ANSWERS_AT_ONCE):
+            part = slice(begin, begin + _ANSWERS_AT_ONCE)
+            margin[part] = self.scores(owners[part], view.index[part]) * view.sign[part]
         weight = view.weight if len(view.weight) else 1.0
         there = [side for side in (0, 1) if hierarchy.has_effect(side)]
 
