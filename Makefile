@@ -10,8 +10,8 @@ PEERS := libmf smurff cmfrec implicit myfm scikit-surprise torch
 DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
-.PHONY: install demo test test-gpu lint study docs bench-accuracy bench-certificates bench-peers bench-growth \
-  bench-gpu clean
+.PHONY: install demo test test-gpu lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
+  bench-sampling bench-growth bench-gpu clean
 
 install: $(VENV)/.installed
 
@@ -45,6 +45,9 @@ $(VENV_GPU)/.installed: pyproject.toml constraints.txt constraints-gpu.txt
 study: install
 	$(BIN)/onebit study --output docs $(if $(MOVIELENS),--movielens $(MOVIELENS))
 
+study-sampling: install
+	$(BIN)/onebit study --sampling --output docs $(if $(MOVIELENS),--movielens $(MOVIELENS),--movielens-splits 0)
+
 # Warnings are errors, a broken link is a warning.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
@@ -72,6 +75,9 @@ $(VENV_PEERS)/.installed: pyproject.toml constraints-peers.txt
 
 bench-peers: $(VENV_PEERS)/.installed
 	$(BIN_PEERS)/python -m benchmarks.peers --data $(DATA) --output docs/benchmarks.md
+
+bench-sampling: $(VENV_PEERS)/.installed
+	$(BIN_PEERS)/python -m benchmarks.sampling --data $(DATA) --output docs/sampling-peers.md
 
 bench-growth: install
 	$(BIN)/python -m benchmarks.growth --output docs/growth.md

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from onebit import AutoCompleter, LogisticCompleter, simulate
+from onebit import AutoCompleter, LogisticCompleter, load, simulate
 
 
 @pytest.mark.parametrize(("name", "loss"), [("A2", "hinge"), ("B3", "logistic")])
@@ -73,3 +73,27 @@ def test_on_noise_the_reported_log_loss_is_not_better_than_guessing():
     mean = pd.concat(losses, axis=1).mean(axis=1)
     assert mean["hinge"] > np.log(2) - 0.01
     assert mean["logistic"] > np.log(2) - 0.01
+
+
+def test_the_exact_posterior_is_kept_where_it_wins(tmp_path):
+    world = simulate.world("B3", rank=3, shape=(150, 120), density=0.25, seed=1)
+    model = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
+    tried = model.search_[model.search_["inference"] == "sampling"]
+    assert len(tried) == 1
+    others = model.search_[model.search_["inference"] != "sampling"]["log_loss"].min()
+    assert (tried["log_loss"].iloc[0] < others) or model.best_params_["inference"] == "variational"
+    if model.best_params_["inference"] == "sampling":
+        assert model.completer_.is_sampled
+        assert model.predict_interval(world.pairs[:3]).shape == (3, 2)
+    model.save(tmp_path / "auto.onebit")
+    again = load(tmp_path / "auto.onebit")
+    assert (again.predict_proba(world.pairs[:9]) == model.predict_proba(world.pairs[:9])).all()
+
+
+def test_nothing_is_sampled_beyond_the_stated_seconds(small_world):
+    for seconds in (0, 0.01):
+        model = AutoCompleter(random_state=0, sampling_seconds=seconds)
+        model.fit(small_world.pairs, small_world.answers)
+        assert set(model.search_["inference"]) == {"variational"}
+    with pytest.raises(ValueError, match="sampling_seconds must be a positive finite number"):
+        AutoCompleter(sampling_seconds=-1).fit(small_world.pairs, small_world.answers)

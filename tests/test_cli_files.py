@@ -103,6 +103,37 @@ def test_every_model_goes_all_the_way(tmp_path, name):
     assert "nan" not in result.stdout
 
 
+def test_a_sampled_model_goes_all_the_way(folder, tmp_path):
+    made = tmp_path / "m.onebit"
+    sampling = ["--inference", "sampling", "--samples", 50, "--chains", 2]
+    run("fit", folder / "school.csv", "-o", made, "-m", "logistic", "--rank", 2, *sampling,
+        "--report", tmp_path / "m.html")  # fmt: skip
+    model = onebit.load(made)
+    assert model.draws_.count == 100
+    told = json.loads(run("info", made, "--json").stdout)
+    assert told["draws"] == 100
+    assert told["worst_rhat"] >= 0.9
+    result = run("predict", made, "--pair", "Ada A.,fractions 01", "--json")
+    assert json.loads(result.stdout)["probability"] == pytest.approx(
+        model.predict_proba([("Ada A.", "fractions 01")])[0, 1], abs=1e-6
+    )
+    assert (tmp_path / "m.html").stat().st_size > 10_000
+    run("certify", made)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--inference", "sampling"], "goes with --model logistic or hinge"),
+        (["-m", "logistic", "--inference", "mcmc"], "unknown inference 'mcmc'"),
+        (["-m", "logistic", "--samples", "9"], "go with --inference sampling"),
+    ],
+)
+def test_sampling_options_that_do_not_go_together(folder, tmp_path, options, message):
+    result = run("fit", folder / "school.csv", "-o", tmp_path / "m.onebit", *options, code=2)
+    assert message in result.stderr
+
+
 def test_predictions_are_the_models(folder, model, tmp_path):
     out = tmp_path / "out.parquet"
     result = run("predict", folder / "school.onebit", folder / "school.csv", "-o", out)

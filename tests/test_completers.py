@@ -284,7 +284,11 @@ def test_a_rank_above_the_matrix_is_capped(small_world):
         (LogisticCompleter, {"rank": -1}, "rank must be an integer of at least 0, got -1"),
         (LogisticCompleter, {"rank": 2.5}, "rank must be an integer"),
         (LogisticCompleter, {"prior": "horseshoe"}, "prior must be one of 'inverse-gamma', 'gamma'"),
-        (LogisticCompleter, {"prior_scale": 0}, "prior_scale must be a positive finite number, got 0"),
+        (
+            LogisticCompleter,
+            {"prior_scale": 0},
+            "prior_scale must be a positive finite number or one of 'auto', got 0",
+        ),
         (
             LogisticCompleter,
             {"temperature": np.nan},

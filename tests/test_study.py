@@ -10,12 +10,11 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from onebit import simulate
 from onebit.study import Plan, run, write_page
 from onebit.study.methods import METHODS, ORACLE, Method
-from onebit.study.oracle import draw_polya_gamma, oracle_scores
+from onebit.study.oracle import oracle_scores
 from onebit.study.page import Cell, as_frame
 from onebit.study.plan import MOVIELENS, Task, calibration_error
 from onebit.study.printed import PAPER_METHODS, SIMULATED
@@ -161,20 +160,6 @@ def test_settings_are_chosen_by_answers_held_out_of_the_training_data(small_worl
     assert choice == {"knob": 2}
     assert model.n == len(answers)
     assert all(n < len(answers) for _, n in chosen[:-1])
-
-
-def test_polya_gamma_draws_have_their_moments_and_law():
-    rng = np.random.default_rng(0)
-    for tilt in (0.0, 0.7, 3.0, 12.0):
-        draws = np.empty(40_000)
-        draw_polya_gamma(np.full(len(draws), tilt), rng, draws)
-        mean = 0.25 if tilt == 0 else np.tanh(tilt / 2) / (2 * tilt)
-        assert abs(draws.mean() - mean) < 5 * draws.std() / np.sqrt(len(draws))
-        # The law as a sum of weighted exponentials, its tail replaced by the mean.
-        k = np.arange(1, 200) - 0.5
-        weight = 0.5 / np.pi**2 / (k**2 + (tilt / (2 * np.pi)) ** 2)
-        reference = rng.exponential(size=(10_000, len(k))) @ weight + (mean - weight.sum())
-        assert stats.ks_2samp(draws[:10_000], reference).pvalue > 1e-4
 
 
 def test_the_oracle_errs_less_than_a_method_that_must_learn():

@@ -15,12 +15,12 @@ from onebit.completers import HingeCompleter, LogisticCompleter
 from onebit.engine.coordinate import Callback, Progress, Workers
 from onebit.engine.workers import workers
 from onebit.estimator import PairClassifier, logger
+from onebit.exact import ExactCompleter
 from onebit.models import plain_parameters, restored_parameters
 from onebit.observations import Observations, View
-from onebit.parameters import Check, Device, Whole
+from onebit.parameters import Check, Device, Either, OneOf, Positive, Whole
 from onebit.posterior import Posterior
 from onebit.storage import Tensors
-from onebit.variational import VariationalCompleter
 
 Array = NDArray[np.float64]
 
@@ -39,6 +39,9 @@ _ENOUGH = 30_000
 # The hinge loss keeps its default temperature only where that beats this one: where the answers say
 # little, the higher one overfits and the held-out answers are too few to show it.
 _COOLER = 0.7
+# What a sweep is taken to cost, in seconds: for each answer and side at rank 10, and for each row and
+# column. The search must not depend on how busy a machine is, so it does not look at a clock.
+_SECONDS_AN_ANSWER, _SECONDS_A_LINE, _SECONDS_A_SWEEP = 1e-7, 5e-7, 1.5e-3
 # The hinge loss is tuned further only where its log-loss comes this close to the logistic one.
 _CLOSE = 0.01
 
@@ -49,16 +52,17 @@ class Choice:
 
     loss: str = "logistic"
     temperature: float = 1.0
-    prior_scale: float = 0.03
+    prior_scale: float | str = 0.03
     rank: int = RANKS[0]
     effects: bool = True
     sparse: str | None = None
+    inference: str = "variational"
 
     def with_value(self, name: str, value: Any) -> Choice:
         """Return this choice with one of its parts changed."""
         return Choice(**(asdict(self) | {name: value}))
 
-    def completer(self, **settings: Any) -> VariationalCompleter:
+    def completer(self, **settings: Any) -> ExactCompleter:
         """Return an unfitted completer with these settings."""
         common = {
             "rank": self.rank,
@@ -69,7 +73,13 @@ class Choice:
         } | settings
         if self.loss == "hinge":
             return HingeCompleter(calibrate=False, **common)
+        if self.inference == "sampling":
+            common["inference"] = "sampling"
         return LogisticCompleter(**common)
+
+    def sampled(self) -> Choice:
+        """Return the exact posterior of the logistic loss with this rank and these effects."""
+        return Choice(prior_scale="auto", rank=self.rank, effects=self.effects, inference="sampling")
 
 
 @dataclass(frozen=True)
@@ -108,10 +118,15 @@ class AutoCompleter(PairClassifier):
     Chooses the loss, the temperature, the prior's scale, the largest rank and whether one side is sparse
     by the log-loss of answers held out of the training data, walking from good defaults and starting most
     trials where the best one ended, then refits on all answers. A search costs about as much as ten plain
-    fits, more on data so small that it does not matter.
+    fits, more on data so small that it does not matter. Last, where there is time for it, it samples the
+    exact posterior of the logistic loss, and keeps that if it wins on the same held-out answers.
 
     Parameters
     ----------
+    sampling_seconds : float, default 60
+        The most that sampling, on the held-out splits and on all answers, may take by a fixed reckoning
+        for one core (100 ns for each answer, side and sweep at rank 10); data for which it would take
+        longer is not sampled. Zero never samples.
     random_state : int, RandomState or None
         Seed of the splits and starts.
     n_jobs : int or None, default -1
@@ -138,19 +153,25 @@ class AutoCompleter(PairClassifier):
     >>> world = simulate.world("A2", rank=2, shape=(80, 80), density=0.4, seed=0)
     >>> model = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
     >>> sorted(model.best_params_)
-    ['effects', 'loss', 'prior_scale', 'rank', 'sparse', 'temperature']
+    ['effects', 'inference', 'loss', 'prior_scale', 'rank', 'sparse', 'temperature']
     """
 
-    _checks: ClassVar[dict[str, Check]] = {"device": Device(), "verbose": Whole(0)}
+    _checks: ClassVar[dict[str, Check]] = {
+        "device": Device(),
+        "verbose": Whole(0),
+        "sampling_seconds": Either(Positive(), OneOf((0, 0.0))),
+    }
 
     def __init__(
         self,
         *,
+        sampling_seconds: float = 60.0,
         random_state: Any = None,
         n_jobs: int | None = -1,
         device: str = "cpu",
         verbose: int = 0,
     ) -> None:
+        self.sampling_seconds = sampling_seconds
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
@@ -168,10 +189,13 @@ class AutoCompleter(PairClassifier):
         with workers(self.device, self.n_jobs, observations.n) as pool:
             search = _Search(observations, rng, pool, settings, callback)
             best = search.run() if search.usable else None
+            if best is not None:
+                best = search.sampled(best, self.sampling_seconds)
             choice = best.choice if best else Choice()
             completer = choice.completer(**settings, max_iter=_FINAL_ROUNDS)
             start = best.posteriors[0] if best else None
             fit, found = completer._run(observations, rng, pool, callback, start)
+            found |= completer._go_on(observations, fit.posterior, rng, callback)
         if best and best.calibration:
             found["calibration_"] = best.calibration
         completer._remember(observations)
@@ -186,7 +210,8 @@ class AutoCompleter(PairClassifier):
                 for trial in search.trials
             ]
         )
-        return []
+        sampled, completer._sampled = completer._sampled, None
+        return [] if sampled is None else sampled.diagnostics.advice()
 
     @property
     def posterior_(self) -> Posterior:
@@ -223,6 +248,11 @@ class AutoCompleter(PairClassifier):
         check_is_fitted(self, "completer_")
         return self.completer_.predict_uncertainty(X)
 
+    def predict_interval(self, X: Any, level: float = 0.9, output: str = "score") -> Array:
+        """Return credible intervals; see ``LogisticCompleter.predict_interval``."""
+        check_is_fitted(self, "completer_")
+        return self.completer_.predict_interval(X, level, output)
+
     def fold_in(self, X: Any, y: Any) -> AutoCompleter:
         """Add new rows or columns from their answers; see ``LogisticCompleter.fold_in``."""
         check_is_fitted(self, "completer_")
@@ -245,8 +275,8 @@ class AutoCompleter(PairClassifier):
         kinds = {kind.__name__: kind for kind in (HingeCompleter, LogisticCompleter)}
         kind = kinds[content["completer_class"]]
         self.completer_ = kind(**restored_parameters(content["completer_params"]))
-        self.completer_._restore(tensors, content["completer"])
         self.completer_._know(self.rows_, self.columns_, self.classes_, self.n_observations_)
+        self.completer_._restore(tensors, content["completer"])
         self.best_params_ = content["best_params"]
         self.search_ = pd.DataFrame(content["search"])
 
@@ -265,6 +295,11 @@ class AutoCompleter(PairClassifier):
         """Return the codes of the columns with the highest scores; see ``PairClassifier``."""
         check_is_fitted(self)
         return self.completer_.top_columns(rows, count, seen)
+
+    def _predicted(
+        self, rows: NDArray[np.int32], columns: NDArray[np.int32]
+    ) -> tuple[Array, Array, Array]:
+        return self.completer_._predicted(rows, columns)
 
     def _probability(self, mean: Array, variance: Array) -> Array:
         return self.completer_._probability(mean, variance)
@@ -286,6 +321,8 @@ class _Search:
         self.settings = settings
         self.callback = callback
         self.trials: list[Trial] = []
+        self.shape, self.n = observations.shape, observations.n
+        self.weighted = len(observations.by_row.weight) > 0
         self.small = observations.n < _ENOUGH
         n_splits = 3 if self.small else 1
         self.splits = []
@@ -335,6 +372,23 @@ class _Search:
         trial = self.climb(trial, "temperature", TEMPERATURES)
         return trial if trial.beats(best) else best
 
+    def sampled(self, best: Trial, seconds: float) -> Trial:
+        """Try the exact posterior of the logistic loss, where a fixed reckoning says there is time."""
+        choice = best.choice.sampled()
+        completer = choice.completer(**self.settings)
+        sweeps = completer.n_burn_in + completer.n_samples * completer.n_thin
+        wide = 0.5 + 0.5 * (choice.rank / 10.0) ** 2
+        needed = 0.0
+        for shape, n in [(kept.shape, kept.n) for kept, _ in self.splits] + [(self.shape, self.n)]:
+            needed += sweeps * (
+                wide * (2.0 * n * _SECONDS_AN_ANSWER + sum(shape) * _SECONDS_A_LINE) + _SECONDS_A_SWEEP
+            )
+        if needed > seconds or self.weighted:
+            return best
+        near = best.choice.loss == choice.loss and best.choice.sparse is None
+        trial = self.trial(choice, best if near else None)
+        return trial if trial.beats(best) else best
+
     def climb(
         self, best: Trial, name: str, grid: tuple[float, ...], directions: tuple[int, ...] = (1, -1)
     ) -> Trial:
@@ -374,15 +428,24 @@ class _Search:
         for k, (kept, held) in enumerate(self.splits):
             start = warm.posteriors[k] if warm else None
             fit, _ = completer._run(kept, self.rng, self.pool, None, start)
-            moments.append(fit.posterior.score_moments(held.rows, held.columns, self.pool.count))
+            if choice.inference == "sampling":
+                pairs = (held.rows, held.columns)
+                averages = completer.held_out_averages(kept, fit.posterior, pairs, self.rng, None)
+                moments.append((averages.mean, averages.variance, averages.chance))
+            else:
+                found = fit.posterior.score_moments(held.rows, held.columns, self.pool.count)
+                moments.append((*found, np.empty(0)))
             posteriors.append(fit.posterior)
             rounds += fit.n_iter
-        mean, variance = (np.concatenate(part) for part in zip(*moments, strict=True))
+        mean, variance = (np.concatenate([part[k] for part in moments]) for k in (0, 1))
         sign, weight = self.sign, self.weight
         calibration = None
         if isinstance(completer, HingeCompleter):
             calibration = fit_calibration(mean, variance, sign, weight)
             probability = _cross_fitted(mean, variance, sign, weight)
+        elif choice.inference == "sampling":
+            chance = np.concatenate([part[2] for part in moments])
+            probability = completer._sampled_probability(mean, variance, chance)
         else:
             probability = completer._probability(mean, variance)
         losses = -np.log(np.where(sign > 0, probability, 1.0 - probability))

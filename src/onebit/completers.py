@@ -18,6 +18,7 @@ from onebit.engine.coordinate import Callback, Fit, Workers
 from onebit.engine.paper import ApproximateBound, minimise_avb
 from onebit.engine.start import Start
 from onebit.engine.workers import Cpu
+from onebit.exact import ExactCompleter
 from onebit.hierarchy import Hierarchy
 from onebit.losses import HINGE, LOGISTIC
 from onebit.observations import Observations
@@ -25,7 +26,6 @@ from onebit.parameters import OneOf
 from onebit.posterior import Posterior
 from onebit.priors import VariancePrior
 from onebit.storage import Tensors
-from onebit.variational import VariationalCompleter
 
 Array = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ CALIBRATION_SHARE = 0.1
 SMALLEST_CALIBRATION = 30
 
 
-class LogisticCompleter(VariationalCompleter):
+class LogisticCompleter(ExactCompleter):
     """Variational Bayes with the logistic loss: the completer to start with.
 
     Minimises ``sum_l log(1 + exp(-y_l M_l)) + KL / temperature`` in expectation over a Gaussian
@@ -104,7 +104,7 @@ class LogisticCompleter(VariationalCompleter):
         return expected_sigmoid(mean, variance)
 
 
-class HingeCompleter(VariationalCompleter):
+class HingeCompleter(ExactCompleter):
     """Variational Bayes with the hinge loss: robust where answers are wrong or the truth is sharp.
 
     Two methods. ``"engine"`` bounds the expected hinge loss by Jensen's inequality and descends by
@@ -145,7 +145,7 @@ class HingeCompleter(VariationalCompleter):
     """
 
     _loss = HINGE
-    _checks = VariationalCompleter._checks | {
+    _checks = ExactCompleter._checks | {
         "method": OneOf(("engine", "paper")),
         "calibrate": OneOf((True, False)),
         "effects": OneOf(("auto", True, False, "rows", "columns")),
@@ -161,11 +161,18 @@ class HingeCompleter(VariationalCompleter):
         *,
         method: str = "engine",
         prior: str | VariancePrior = "inverse-gamma",
-        prior_scale: float = 0.03,
+        prior_scale: float | str = "auto",
         temperature: float = 1.0,
         covariance: str = "auto",
         effects: bool | str = "auto",
         sparse: str | None = None,
+        inference: str = "variational",
+        n_samples: int = 200,
+        n_burn_in: int = 20,
+        n_chains: int = 1,
+        n_thin: int = 1,
+        settle: float | None = None,
+        keep_mb: float = 256,
         calibrate: bool = True,
         n_init: int = 1,
         max_iter: int = 200,
@@ -183,6 +190,13 @@ class HingeCompleter(VariationalCompleter):
             covariance=covariance,
             effects=effects,
             sparse=sparse,
+            inference=inference,
+            n_samples=n_samples,
+            n_burn_in=n_burn_in,
+            n_chains=n_chains,
+            n_thin=n_thin,
+            settle=settle,
+            keep_mb=keep_mb,
             n_init=n_init,
             max_iter=max_iter,
             tol=tol,
@@ -228,7 +242,13 @@ class HingeCompleter(VariationalCompleter):
         if self.calibrate and held.sum() >= SMALLEST_CALIBRATION and not held.all():
             first, _ = super()._run(observations.take(~held), rng, pool, callback)
             rows, columns, sign, weight = observations.entries(held)
-            mean, variance = first.posterior.score_moments(rows, columns, pool.count)
+            if self.inference == "sampling":
+                averages = self.held_out_averages(
+                    observations.take(~held), first.posterior, (rows, columns), rng, callback
+                )
+                mean, variance = averages.mean, averages.variance
+            else:
+                mean, variance = first.posterior.score_moments(rows, columns, pool.count)
             calibration = fit_calibration(mean, variance, sign, weight)
             start = first.posterior if self.method == "engine" else None
         fit, found = super()._run(observations, rng, pool, callback, start)
@@ -259,6 +279,9 @@ class HingeCompleter(VariationalCompleter):
 
     def _keeps_checkpoints(self) -> bool:
         return self.method != "paper"
+
+    def _sampled_probability(self, mean: Array, variance: Array, chance: Array) -> Array:
+        return self.calibration_.probability(mean, variance)
 
     def _probability(self, mean: Array, variance: Array) -> Array:
         return self.calibration_.probability(mean, variance)

@@ -136,8 +136,8 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             self._answers = Answers(observations, held, fitted)
         if held is not None and held.any():
             rows, columns, sign, _ = observations.entries(held)
-            mean, variance = self._score_moments(rows, columns)
-            confidence = self._confidence(mean, variance)
+            found = self.predictions(rows, columns)
+            mean, confidence = found.score, found.confidence
             view = observations.by_row
             entry = view.owners() * np.int64(observations.shape[1]) + view.index
             known = int(np.isin(entry[held], entry[~held]).sum())
@@ -215,6 +215,13 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _probability(self, mean: Array, variance: Array) -> Array:
         """Return the probability of a "yes" for scores with these moments."""
 
+    def _predicted(
+        self, rows: NDArray[np.int32], columns: NDArray[np.int32]
+    ) -> tuple[Array, Array, Array]:
+        """Return mean and variance of the scores of pairs of codes, and the probability of a "yes"."""
+        mean, variance = self._score_moments(rows, columns)
+        return mean, variance, self._probability(mean, variance)
+
     @abstractmethod
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         """Return what was fitted, as arrays and JSON; ids and answers are saved with it."""
@@ -273,15 +280,11 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             )
         return rows, columns
 
-    def _confidence(self, mean: Array, variance: Array) -> Array:
-        yes = self._probability(mean, variance)
-        return np.maximum(yes, 1.0 - yes)
-
     def predictions(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Predictions:
         """Return everything predicted of pairs of codes (``rows_.encode(ids)``); -1 is an unknown id."""
         check_is_fitted(self)
-        mean, variance = self._score_moments(rows, columns)
-        return Predictions(mean, np.sqrt(variance), self._probability(mean, variance))
+        mean, variance, probability = self._predicted(rows, columns)
+        return Predictions(mean, np.sqrt(variance), probability)
 
     def top_columns(
         self, rows: NDArray[np.int32], count: int, seen: View | None = None
@@ -313,7 +316,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def confidence(self, X: Any) -> Array:
         """Return the probability of the predicted answer of each pair."""
-        return self._confidence(*self._score_moments(*self._codes(X)))
+        return self.predictions(*self._codes(X)).confidence
 
     def _held_out_answers(self) -> HeldOut:
         check_is_fitted(self)
@@ -478,7 +481,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities of "no" and "yes", one line a pair."""
-        yes = self._probability(*self._score_moments(*self._codes(X)))
+        yes = self._predicted(*self._codes(X))[2]
         return np.column_stack([1.0 - yes, yes])
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
@@ -512,11 +515,12 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             )
         filled = np.empty((rows, columns), dtype=self.classes_.dtype if output == "answer" else float)
         for codes, pair in _blocks(rows, columns):
-            mean, variance = self._score_moments(*pair)
-            if output == "answer":
-                values = self.classes_[(mean > 0).astype(int)]
+            if output == "probability":
+                values = self._predicted(*pair)[2]
             else:
-                values = mean if output == "score" else self._probability(mean, variance)
+                values = self._scores(*pair)
+                if output == "answer":
+                    values = self.classes_[(values > 0).astype(int)]
             filled[codes] = values.reshape(len(codes), columns)
         return pd.DataFrame(filled, index=self.rows_.labels, columns=self.columns_.labels)
 

@@ -102,6 +102,22 @@ class Instance:
         return isinstance(value, self.kinds) or self.other.allows(value)
 
 
+@dataclass(frozen=True)
+class Either:
+    """What one of two rules allows."""
+
+    first: Check
+    second: Check
+
+    def explain(self) -> str:
+        """Say what is allowed."""
+        return f"{self.first.explain()} or {self.second.explain()}"
+
+    def allows(self, value: Any) -> bool:
+        """Say whether ``value`` is allowed."""
+        return self.first.allows(value) or self.second.allows(value)
+
+
 def check_parameters(estimator: Any, checks: Mapping[str, Check]) -> None:
     """Raise ValueError for the first parameter of ``estimator`` that breaks its rule."""
     for name, check in checks.items():

@@ -151,6 +151,20 @@ def _check_codes(codes: NDArray[np.integer], size: int, least: int, side: str) -
         raise ValueError(f"{side} code {value} is outside {least}..{size - 1}")
 
 
+def checked_pairs(rows: ArrayLike, columns: ArrayLike, shape: tuple[int, int]) -> tuple[Codes, Codes]:
+    """Return pairs of codes as arrays; -1 is an unknown id, and others must be inside ``shape``."""
+    row_codes = np.ascontiguousarray(rows, dtype=np.int32)
+    column_codes = np.ascontiguousarray(columns, dtype=np.int32)
+    if row_codes.ndim != 1 or row_codes.shape != column_codes.shape:
+        raise ValueError(
+            f"rows and columns must be lists of codes of one length, got shapes "
+            f"{row_codes.shape} and {column_codes.shape}"
+        )
+    _check_codes(row_codes, shape[0], -1, "row")
+    _check_codes(column_codes, shape[1], -1, "column")
+    return row_codes, column_codes
+
+
 @dataclass(frozen=True)
 class Draw:
     """One predictor: a matrix of scores in factored form."""
@@ -262,16 +276,7 @@ class Posterior:
         return mean
 
     def _pairs(self, rows: ArrayLike, columns: ArrayLike) -> tuple[Codes, Codes]:
-        row_codes = np.ascontiguousarray(rows, dtype=np.int32)
-        column_codes = np.ascontiguousarray(columns, dtype=np.int32)
-        if row_codes.ndim != 1 or row_codes.shape != column_codes.shape:
-            raise ValueError(
-                f"rows and columns must be lists of codes of one length, got shapes "
-                f"{row_codes.shape} and {column_codes.shape}"
-            )
-        _check_codes(row_codes, self.shape[0], -1, "row")
-        _check_codes(column_codes, self.shape[1], -1, "column")
-        return row_codes, column_codes
+        return checked_pairs(rows, columns, self.shape)
 
     def _score(
         self, rows: Codes, columns: Codes, mean: Array, variance: Array, n_jobs: int | None, device: str

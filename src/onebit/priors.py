@@ -12,6 +12,7 @@ the factors' posterior, only two numbers of column ``k`` matter: how many Gaussi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln
 
 from onebit.bessel import log_bessel_k
+from onebit.gig import generalised_inverse_gaussian
 
 Array = NDArray[np.float64]
 
@@ -69,6 +71,14 @@ class VariancePrior(Protocol):
 
     def log_marginal(self, count: ArrayLike, energy: ArrayLike) -> Array:
         """Return the log density of ``count`` values of this ``energy``, over all variances."""
+        ...
+
+    def draw(self, count: ArrayLike, energy: ArrayLike, rng: np.random.Generator) -> Array:
+        """Draw variances given how many values share each and the sum of their squares."""
+        ...
+
+    def log_density(self, variance: float) -> float:
+        """Return the log density of a variance, up to a constant."""
         ...
 
 
@@ -134,6 +144,15 @@ class InverseGamma:
             - shape * np.log(self.scale + 0.5 * energy)
             - 0.5 * count * np.log(2.0 * np.pi)
         )
+
+    def draw(self, count: ArrayLike, energy: ArrayLike, rng: np.random.Generator) -> Array:
+        """Draw from ``InvGamma(shape + count / 2, scale + energy / 2)``, a column at a time."""
+        count, energy = _checked(count, energy)
+        return (self.scale + 0.5 * energy) / rng.gamma(self.shape + 0.5 * count)
+
+    def log_density(self, variance: float) -> float:
+        """Return the log density of a variance, up to a constant."""
+        return -(self.shape + 1.0) * math.log(variance) - self.scale / variance
 
     def scale_mixture(self, square: ArrayLike) -> tuple[Array, Array]:
         """Return what a coordinate pays whose own variance ``psi`` has this prior, and its precision.
@@ -206,6 +225,18 @@ class Gamma:
             - gammaln(self.shape)
             - 0.5 * count * np.log(2.0 * np.pi)
         )
+
+    def draw(self, count: ArrayLike, energy: ArrayLike, rng: np.random.Generator) -> Array:
+        """Draw from ``GIG(2 rate, energy, shape - count / 2)``, a column at a time."""
+        count, energy = np.broadcast_arrays(*_checked(count, energy))
+        a, order = 2.0 * self.rate, self.shape - 0.5 * count
+        return np.array(
+            [generalised_inverse_gaussian(p, a, b, rng) for p, b in zip(order, energy, strict=True)]
+        )
+
+    def log_density(self, variance: float) -> float:
+        """Return the log density of a variance, up to a constant."""
+        return (self.shape - 1.0) * math.log(variance) - self.rate * variance
 
 
 def prior_from_settings(settings: dict[str, Any]) -> VariancePrior:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from onebit import __version__
 from onebit.certificates import Certificate
 from onebit.estimator import PairClassifier
@@ -42,10 +44,16 @@ def summary(model: PairClassifier) -> dict[str, Any]:
         "rank": int(getattr(model, "rank_", 0)),
         "settings": settings_of(model),
     }
-    part = getattr(model, "completer_", model)
+    part: Any = getattr(model, "completer_", model)
     for name in ("objective_", "n_iter_", "converged_", "gap_"):
         if hasattr(part, name):
             content[name.strip("_")] = getattr(part, name)
+    draws = getattr(part, "draws_", None)
+    if draws is not None:
+        content["sweeps"], content["draws"] = part.n_sweeps_, draws.count
+        worst = part.diagnostics_[["rhat", "ess"]].agg({"rhat": "max", "ess": "min"})
+        for name, value in worst.items():
+            content[f"worst_{name}"] = None if np.isnan(value) else round(float(value), 3)
     content["answers_kept"] = model._answers is not None
     record = model.record_
     if record is not None:

@@ -124,6 +124,7 @@ class VariationalCompleter(PairClassifier):
     ) -> list[str]:
         with self._workers(observations) as pool:
             fit, found = self._run(observations, rng, pool, self._reporting(callback))
+        found |= self._go_on(observations, fit.posterior, rng, callback)
         self._store(fit, found)
         advice = []
         if self.rank_ == 0 and self.rank > 0 and fit.posterior.hierarchy.intercept_side is None:
@@ -140,6 +141,16 @@ class VariationalCompleter(PairClassifier):
     def _workers(self, observations: Observations) -> AbstractContextManager[Workers]:
         """Return those who do the work of a fit to these observations."""
         return workers(self._fit_device(), self.n_jobs, observations.n)
+
+    def _go_on(
+        self,
+        observations: Observations,
+        posterior: Posterior,
+        rng: np.random.Generator,
+        callback: Callback | None,
+    ) -> dict[str, Any]:
+        """Go on from the variational posterior; return what else was found, as attributes to set."""
+        return {}
 
     def _reporting(self, callback: Callback | None) -> Callback | None:
         if not self.verbose:
@@ -162,10 +173,13 @@ class VariationalCompleter(PairClassifier):
             min(self.rank, *shape),
             bool(effects) and effects != "columns",
             bool(effects) and effects != "rows",
-            variance_prior(self.prior, self.prior_scale, sum(shape)),
+            variance_prior(self.prior, self._prior_scale(), sum(shape)),
             InverseGamma(1.0, 1.0),
             sparse=None if self.sparse is None else ("rows", "columns").index(self.sparse),
         )
+
+    def _prior_scale(self) -> float:
+        return self.prior_scale
 
     def _resolved_effects(self) -> bool | str:
         return self.effects
@@ -430,6 +444,7 @@ class VariationalCompleter(PairClassifier):
         known = (self.columns_, self.rows_)[side]
         answers = Observations.from_codes(index, known, own, codes[1 - side], sign).by_row
         temperature = getattr(self, "temperature_", self.temperature)  # the one that a fit chose, if any
+        self._fold_in_draws(side, answers, temperature)
         added = fold_in(self.posterior_, side, answers, self._loss, temperature)
         sides = list(self.posterior_.sides)
         sides[side] = sides[side].extended(added.mean, added.covariance)
@@ -445,3 +460,6 @@ class VariationalCompleter(PairClassifier):
         else:
             self.columns_ = self.columns_.extended(index.labels)
         return self
+
+    def _fold_in_draws(self, side: int, answers: View, temperature: float) -> None:
+        """Add new rows or columns to what a model has beside its Gaussian posterior."""

@@ -13,11 +13,35 @@ from onebit.cli import options as o
 from onebit.cli.shell import Voice, WrongCommand, checked_output, command_line, plain_errors
 
 MODELS = ("auto", "logistic", "hinge", "gibbs", "nuclear")
+INFERENCES = ("variational", "sampling")
+SAMPLED = ("logistic", "hinge")
 
 
-def new_model(name: str, rank: int | None, seed: int, threads: int | None, device: str) -> Any:
+def new_model(
+    name: str,
+    rank: int | None,
+    seed: int,
+    threads: int | None,
+    device: str,
+    inference: str = "variational",
+    samples: int | None = None,
+    chains: int | None = None,
+) -> Any:
     """Return an unfitted completer by its short name."""
     import onebit
+
+    if inference not in INFERENCES:
+        raise WrongCommand(f"unknown inference {inference!r}; choose one of {', '.join(INFERENCES)}")
+    sampling: dict[str, Any] = {}
+    if inference == "sampling":
+        if name not in SAMPLED:
+            raise WrongCommand(
+                f"--inference sampling goes with --model {' or '.join(SAMPLED)}; auto decides by itself"
+            )
+        wanted = {"n_samples": samples, "n_chains": chains}
+        sampling = {"inference": inference} | {k: v for k, v in wanted.items() if v is not None}
+    elif samples is not None or chains is not None:
+        raise WrongCommand("--samples and --chains go with --inference sampling")
 
     if name not in MODELS:
         raise WrongCommand(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
@@ -36,7 +60,7 @@ def new_model(name: str, rank: int | None, seed: int, threads: int | None, devic
         "hinge": onebit.HingeCompleter,
         "gibbs": onebit.GibbsCompleter,
     }
-    return kinds[name](**ranked, random_state=seed, **machine)
+    return kinds[name](**ranked, random_state=seed, **machine, **sampling)
 
 
 def read(
@@ -77,6 +101,17 @@ ModelName = Annotated[
     ),
 ]
 Rank = Annotated[int | None, typer.Option(min=0, help="The largest rank, of models other than auto.")]
+Inference = Annotated[
+    str,
+    typer.Option(
+        help="variational, or sampling: the exact posterior, of the models logistic and hinge.",
+        autocompletion=lambda: list(INFERENCES),
+    ),
+]
+Samples = Annotated[
+    int | None, typer.Option(min=1, help="Draws of each chain, 200 unless given (sampling).")
+]
+Chains = Annotated[int | None, typer.Option(min=1, help="Chains, 1 unless given (sampling).")]
 
 
 def fit(
@@ -84,6 +119,9 @@ def fit(
     output: Annotated[str, typer.Option("--output", "-o", help="The model file to write.")],
     model: ModelName = "auto",
     rank: Rank = None,
+    inference: Inference = "variational",
+    samples: Samples = None,
+    chains: Chains = None,
     certify: Annotated[
         float, typer.Option(help="Share of the answers to hold out for the certificate; 0 for none.")
     ] = 0.1,
@@ -132,6 +170,8 @@ def fit(
       zcat log.csv.gz | onebit fit - -o model.onebit
 
       onebit fit long.parquet -o long.onebit --checkpoint long.part
+
+      onebit fit votes.csv -o votes.onebit --model logistic --inference sampling --samples 400
     """
     with plain_errors(*(() if checkpoint is None else ("Stopped. The same command goes on from here.",))):
         from onebit.bounds import check_delta
@@ -146,7 +186,7 @@ def fit(
             checked_output(report, stdout=False)
             check_installed()
         check_delta(delta)
-        estimator = new_model(model, rank, seed, threads, device)
+        estimator = new_model(model, rank, seed, threads, device, inference, samples, chains)
         reading = read(
             voice,
             file,
@@ -224,6 +264,9 @@ def evaluate(
     folds: Annotated[int, typer.Option(min=2, help="Parts to cut the answers into.")] = 5,
     model: ModelName = "auto",
     rank: Rank = None,
+    inference: Inference = "variational",
+    samples: Samples = None,
+    chains: Chains = None,
     row: o.Row = None,
     col: o.Col = None,
     answer: o.Answer = None,
@@ -253,7 +296,7 @@ def evaluate(
         from onebit.evaluation import evaluate as measure
 
         voice = Voice(quiet, as_json)
-        estimator = new_model(model, rank, seed, threads, device)
+        estimator = new_model(model, rank, seed, threads, device, inference, samples, chains)
         reading = read(
             voice,
             file,

@@ -142,7 +142,8 @@ class Voice:
 
             def callback(progress: Any) -> None:
                 if progress.max_rounds:
-                    more = f"at most {progress.max_rounds} rounds, objective {progress.objective:.4f}"
+                    words = getattr(progress, "words", "rounds, objective")
+                    more = f"at most {progress.max_rounds} {words} {progress.objective:.4f}"
                 else:
                     more = f"trial {progress.round}, held-out log-loss {progress.objective:.4f}"
                 tell(progress.round, progress.max_rounds, more)

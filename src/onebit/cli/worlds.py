@@ -111,7 +111,10 @@ def study(
         Path, typer.Option("--output", "-o", help="Folder for results, page and figure.")
     ] = Path("study"),
     quick: Annotated[bool, typer.Option("--quick", help="A small version, about two minutes.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Draws of every world.")] = 20,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Draws of every world, 20 unless given, with --sampling 5."),
+    ] = None,
     figure_seeds: Annotated[int, typer.Option(min=0, help="Draws of every noise level.")] = 10,
     world: Annotated[
         list[str] | None, typer.Option(help="Only this world; may be given several times.")
@@ -123,6 +126,12 @@ def study(
         int | None,
         typer.Option(min=0, help="Splits of MovieLens 100k, 10 unless given; 0 leaves it out."),
     ] = None,
+    sampling: Annotated[
+        bool,
+        typer.Option(
+            "--sampling", help="Instead, hold the variational posteriors against their sampled truth."
+        ),
+    ] = False,
     jobs: Annotated[int, typer.Option(help="Processes; -1 uses all cores.")] = -1,
 ) -> None:
     """Redo the paper's tables and figure, our methods beside its own.
@@ -135,11 +144,16 @@ def study(
       onebit study -o study --movielens ~/data/ml-100k
 
       onebit study -o a2 --world A2 --seeds 5 --movielens-splits 0
+
+      onebit study --sampling -o exact --movielens ~/data/ml-100k
     """
     with plain_errors("Stopped. Everything finished is kept: the same command goes on from here."):
         from onebit import simulate
         from onebit.study import Plan, run, write_page
 
+        if sampling:
+            _study_sampling(output, quick, seeds, world, movielens, movielens_splits, jobs)
+            return
         try:
             import matplotlib as mpl
 
@@ -147,13 +161,13 @@ def study(
         except ImportError:
             raise ImportError("the study draws a figure: pip install 'onebit[plot]'") from None
         if quick:
-            if world or seeds != 20 or figure_seeds != 10:
+            if world or seeds is not None or figure_seeds != 10:
                 raise ValueError("--quick fixes the worlds and the seeds; leave --world and --seeds out")
             few = 1 if movielens else 0
             plan = Plan.quick(movielens_splits=few if movielens_splits is None else movielens_splits)
         else:
             plan = Plan(
-                seeds=seeds,
+                seeds=seeds or 20,
                 figure_seeds=figure_seeds,
                 movielens_splits=10 if movielens_splits is None else movielens_splits,
                 worlds=tuple(world) if world else simulate.WORLDS,
@@ -162,4 +176,41 @@ def study(
         with lines_or_bar(Voice(), "study") as tell:
             results: Any = run(plan, output, movielens=folder, n_jobs=jobs, tell=tell)
         page = write_page(plan, results, output, command=command_line())
+    typer.echo(f"{len(results)} results; the page is {page}")
+
+
+def _study_sampling(
+    output: Path,
+    quick: bool,
+    seeds: int | None,
+    world: list[str] | None,
+    movielens: Path | None,
+    movielens_splits: int | None,
+    jobs: int,
+) -> None:
+    """Hold the variational posteriors against their sampled truth."""
+    from onebit import simulate
+    from onebit.study.sampling import SamplingPlan, run_sampling, write_sampling_page
+
+    if quick:
+        if world or seeds is not None:
+            raise ValueError("--quick fixes the worlds and the seeds; leave --world and --seeds out")
+        few = 1 if movielens else 0
+        plan = SamplingPlan.quick(few if movielens_splits is None else movielens_splits)
+    else:
+        worlds = tuple(world) if world else simulate.WORLDS
+        unknown = [name for name in worlds if name not in simulate.WORLDS]
+        if unknown:
+            raise ValueError(
+                f"unknown worlds: {', '.join(unknown)}; choose from {', '.join(simulate.WORLDS)}"
+            )
+        plan = SamplingPlan(
+            seeds=seeds or 5,
+            movielens_splits=3 if movielens_splits is None else movielens_splits,
+            worlds=worlds,
+        )
+    folder = None if movielens is None else str(movielens)
+    with lines_or_bar(Voice(), "study") as tell:
+        results = run_sampling(plan, output, movielens=folder, n_jobs=jobs, tell=tell)
+    page = write_sampling_page(plan, results, output, command_line())
     typer.echo(f"{len(results)} results; the page is {page}")

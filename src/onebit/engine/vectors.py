@@ -17,6 +17,7 @@ from numba.np.arrayobj import make_array
 
 BLOCK = 16  # columns of a table
 LANES = 8  # small systems that are solved at once
+TILE = 4  # rows of a sum of outer products that stay in registers
 
 _SINGLE = ir.FloatType()
 _BLOCK = ir.VectorType(_SINGLE, BLOCK)
@@ -167,3 +168,52 @@ def subtract_products(
         return context.get_dummy_value()
 
     return types.void(out, at, left, left_at, left_step, right, right_at, right_step, count), generate
+
+
+@intrinsic
+def weighted_products16(
+    typing: Any,
+    weights: Any,
+    count: Any,
+    table: Any,
+    index: Any,
+    first: Any,
+    row: Any,
+    column: Any,
+    out: Any,
+) -> Any:
+    """Write a tile of a weighted sum of outer products of lines to ``out``, four rows of sixteen.
+
+    The sum of ``weights[k] line[row : row + 4] line[column : column + 16]'`` with
+    ``line = table[index[first + k]]`` over ``k < count``.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        weights_, count_, table_, index_, first_, row_, column_, out_ = _arguments(
+            context, builder, signature, values
+        )
+        zero = ir.Constant(_BLOCK, [0.0] * BLOCK)
+        totals = [cgutils.alloca_once_value(builder, zero) for _ in range(TILE)]
+        integer = ir.IntType(32)
+        few = ir.VectorType(_SINGLE, TILE)
+        with cgutils.for_range(builder, count_) as loop:
+            line = index_.element(builder.add(first_, loop.index))
+            single = builder.insert_element(
+                ir.Constant(few, ir.Undefined), weights_.element(loop.index), ir.Constant(integer, 0)
+            )
+            spread = builder.shuffle_vector(
+                single, single, ir.Constant(ir.VectorType(integer, TILE), [0] * TILE)
+            )
+            left = builder.fmul(spread, table_.load(few, line, row_), flags=_FAST)
+            right = table_.load(_BLOCK, line, column_)
+            for k, total in enumerate(totals):
+                own = builder.shuffle_vector(
+                    left, left, ir.Constant(ir.VectorType(integer, BLOCK), [k] * BLOCK)
+                )
+                product = builder.fmul(own, right, flags=_FAST)
+                builder.store(builder.fadd(builder.load(total), product, flags=_FAST), total)
+        for k, total in enumerate(totals):
+            out_.store(builder.load(total), ir.Constant(ir.IntType(64), k * BLOCK))
+        return context.get_dummy_value()
+
+    return types.void(weights, count, table, index, first, row, column, out), generate

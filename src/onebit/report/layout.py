@@ -25,6 +25,9 @@ class Plane:
 
 def factors_of(model: PairClassifier) -> tuple[Array, Array]:
     """Return the mean factors of rows and columns; none for a model of rank zero."""
+    draws: Any = getattr(getattr(model, "completer_", model), "draws_", None)
+    if draws is not None:
+        return draws.mean_factors
     posterior: Any = getattr(model, "posterior_", None)
     if posterior is not None:
         rank = posterior.hierarchy.rank

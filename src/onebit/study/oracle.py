@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.engine.counter import chain_key
+from onebit.engine.draws import draw_polya_gamma, polya_gamma_hats
 from onebit.simulate import World
 
 Array = NDArray[np.float64]
@@ -39,7 +40,7 @@ def oracle_scores(world: World, rank: int, flip: float, seed: int, sweeps: int =
     """
     rng = np.random.default_rng(seed)
     if world.name == "B3":
-        return _sample_logistic(world, rank, rng, sweeps)
+        return _sample_logistic(world, rank, seed, sweeps)
     kept = {"A1": 1.0, "A2": 1.0 - flip, "A3": LOGISTIC_KEPT}[world.name]
     return _sample_kinds(world, rank, min(kept, 0.999), rng, sweeps)
 
@@ -69,7 +70,7 @@ def _sample_kinds(world: World, rank: int, kept: float, rng: np.random.Generator
     return mean / sweeps
 
 
-def _sample_logistic(world: World, rank: int, rng: np.random.Generator, sweeps: int) -> Array:
+def _sample_logistic(world: World, rank: int, seed: int, sweeps: int) -> Array:
     """Sample factors with standard normal entries under the logistic link (Polya-Gamma augmentation)."""
     u, values, vt = np.linalg.svd(world.truth, full_matrices=False)
     root = np.sqrt(values[:rank])
@@ -78,10 +79,12 @@ def _sample_logistic(world: World, rank: int, rng: np.random.Generator, sweeps: 
     rows, columns = world.pairs.T
     sign = world.answers.astype(float)
     mean = np.zeros_like(world.truth)
+    rng, key, hats = np.random.default_rng(seed), chain_key(seed, 0), polya_gamma_hats()
+    one_each = np.empty(0, np.int64)
     for sweep in range(sweeps + sweeps // 6):
         scores = np.einsum("nk,nk->n", left[rows], right[columns])
         weight = np.empty(len(scores))
-        draw_polya_gamma(scores, rng, weight)
+        draw_polya_gamma(hats, scores, one_each, key, sweep, weight)
         left = _draw_factors(rows, right[columns], sign, weight, len(left), rng)
         right = _draw_factors(columns, left[rows], sign, weight, len(right), rng)
         if sweep >= sweeps // 6:
@@ -103,78 +106,3 @@ def _draw_factors(
     mean = np.linalg.solve(precision, linear[..., None])[..., 0]
     noise = np.linalg.solve(lower.transpose(0, 2, 1), rng.standard_normal((size, rank, 1)))[..., 0]
     return np.asarray(mean + noise, dtype=np.float64)
-
-
-_CUT = 0.64  # where the two ways to write the density meet (Devroye, 2009)
-
-
-@numba.njit(cache=True)
-def _normal_cdf(x):
-    return 0.5 * math.erfc(-x / math.sqrt(2.0))
-
-
-@numba.njit(cache=True)
-def _coefficient(n, x):
-    """Return the n-th term of the alternating series of the density at ``x``."""
-    k = n + 0.5
-    if x > _CUT:
-        return math.pi * k * math.exp(-0.5 * (k * math.pi) ** 2 * x)
-    return (2.0 / (math.pi * x)) ** 1.5 * math.pi * k * math.exp(-2.0 * k * k / x)
-
-
-@numba.njit(cache=True)
-def _truncated_inverse_gaussian(z, rng):
-    """Draw an inverse Gaussian of mean ``1 / z`` and shape 1, given that it is below the cut."""
-    if z * _CUT < 1.0:
-        while True:
-            first, second = rng.standard_exponential(), rng.standard_exponential()
-            while first * first > 2.0 * second / _CUT:
-                first, second = rng.standard_exponential(), rng.standard_exponential()
-            x = _CUT / (1.0 + _CUT * first) ** 2
-            if rng.random() <= math.exp(-0.5 * z * z * x):
-                return x
-    mean = 1.0 / z
-    while True:
-        square = rng.standard_normal() ** 2
-        x = mean + 0.5 * mean * mean * square
-        x -= 0.5 * mean * math.sqrt(4.0 * mean * square + (mean * square) ** 2)
-        if rng.random() > mean / (mean + x):
-            x = mean * mean / x
-        if x <= _CUT:
-            return x
-
-
-@numba.njit(cache=True)
-def draw_polya_gamma(tilt, rng, out):
-    """Fill ``out`` with draws of PG(1, tilt) (Polson, Scott and Windle, 2013, after Devroye)."""
-    for t in range(tilt.shape[0]):
-        z = 0.5 * abs(tilt[t])
-        rate = 0.125 * math.pi**2 + 0.5 * z * z
-        above = 0.5 * math.pi / rate * math.exp(-rate * _CUT)
-        root = math.sqrt(1.0 / _CUT)
-        below = 2.0 * math.exp(-z) * _normal_cdf(root * (_CUT * z - 1.0))
-        below += 2.0 * math.exp(z) * _normal_cdf(-root * (_CUT * z + 1.0))
-        while True:
-            if rng.random() * (above + below) < above:
-                x = _CUT + rng.standard_exponential() / rate
-            else:
-                x = _truncated_inverse_gaussian(z, rng)
-            # The partial sums close in on the density from both sides of a uniform height.
-            total = _coefficient(0, x)
-            height = rng.random() * total
-            n = 0
-            accepted = False
-            while True:
-                n += 1
-                if n % 2 == 1:
-                    total -= _coefficient(n, x)
-                    if height <= total:
-                        accepted = True
-                        break
-                else:
-                    total += _coefficient(n, x)
-                    if height > total:
-                        break
-            if accepted:
-                out[t] = 0.25 * x
-                break

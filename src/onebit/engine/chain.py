@@ -1,0 +1,403 @@
+"""One Markov chain on factors, effects, variances and intercept: its state and its steps.
+
+The chain's target is the density ``prior x prod_l exp(-T u_l loss(y_l x_l))``: with the logistic loss
+and ``T = 1`` the posterior, with the hinge loss the paper's pseudo-posterior ``rho_lambda``. A sweep
+draws all rows, then all columns (``onebit.engine.sampling_kernels``), the variances and the intercept
+after each. So that a column of factors can vanish or come back, its scale and its variance are drawn
+together, given the variables of the answers (Yu and Meng's interweaving, 2011), from sums that the row
+pass has at hand. Last it moves along directions that no score notices, in which other steps would creep:
+
+* the effects against each other, ``a + t``, ``b - t``, ``mu + t``;
+* the factors of one side against the effects of the other, ``L_i + c``, ``b_j - c . R_j``;
+* the scale of a column between both sides, ``s L_k``, ``R_k / s``.
+
+Each of these is a draw from the exact conditional along the orbit of a group that leaves the likelihood
+as it is (Liu and Sabatti, 2000), so the target stays the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.engine import sampling_kernels
+from onebit.engine.counter import chain_key, sweep_generator
+from onebit.engine.draws import LARGEST_COPIES, polya_gamma_hats
+from onebit.engine.kernels import whole_blocks
+from onebit.engine.vectors import LANES
+from onebit.gig import generalised_inverse_gaussian
+from onebit.hierarchy import Hierarchy
+from onebit.losses import LOGISTIC, Loss
+from onebit.observations import Observations, View
+from onebit.posterior import Gaussians, Posterior
+from onebit.threads import Threads
+
+Array = NDArray[np.float64]
+Table = NDArray[np.float32]
+
+# Rows whose start is drawn at once: their covariances' roots are held.
+_ROWS_AT_ONCE = 16384
+# Answers whose scores are formed at once: some ten megabytes.
+_ANSWERS_AT_ONCE = 100_000
+# Most steps of a slice to either side, each of one in the logarithm.
+_STEPS = 30
+SIDES = ("row", "column")
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """A draw of what stands above the factors: variances and intercept.
+
+    ``effects`` has the variance of the row effects, then that of the column effects; one where there are
+    none.
+    """
+
+    factors: Array
+    effects: Array
+    intercept: float
+
+
+class Target:
+    """What a chain samples: a prior, a loss and the answers, as the kernel takes them."""
+
+    def __init__(
+        self, hierarchy: Hierarchy, loss: Loss, temperature: float, views: tuple[View, View]
+    ) -> None:
+        if hierarchy.sparse is not None:
+            raise ValueError('inference="sampling" has no sparse prior; set sparse=None')
+        self.hierarchy = hierarchy
+        self.code = sampling_kernels.LOGISTIC if loss is LOGISTIC else sampling_kernels.HINGE
+        self.loss = loss
+        self.temperature = float(temperature)
+        self.views = views
+        self.copies = tuple(self._whole_weights(view) for view in views)
+        self.hats = polya_gamma_hats()
+
+    @classmethod
+    def of(
+        cls, observations: Observations, hierarchy: Hierarchy, loss: Loss, temperature: float
+    ) -> Target:
+        """Return the posterior of some answers."""
+        return cls(hierarchy, loss, temperature, (observations.by_row, observations.by_column))
+
+    def _whole_weights(self, view: View) -> NDArray[np.int64]:
+        """Return how many answers each one counts for, or nothing where that is one."""
+        if self.code != sampling_kernels.LOGISTIC:
+            return np.empty(0, np.int64)
+        weight = np.ones(1) if len(view.weight) == 0 else view.weight.astype(float)
+        copies = np.rint(self.temperature * weight).astype(np.int64)
+        bad = np.abs(self.temperature * weight - copies) > 1e-6 * copies
+        bad |= (copies < 1) | (copies > LARGEST_COPIES)
+        if bad.any():
+            what = f"temperature {self.temperature:g}"
+            if len(view.weight):
+                what += f" times the weight {weight[bad][0]:g} of an answer"
+            raise ValueError(
+                f"the logistic loss is sampled exactly where temperature times weight is a whole number "
+                f"from 1 to {LARGEST_COPIES}; got {what}. Set temperature=1 and whole weights, or use "
+                'HingeCompleter, which takes any, or inference="variational"'
+            )
+        if len(view.weight) == 0:
+            return np.empty(0, np.int64) if copies[0] == 1 else np.full(len(view.index), copies[0])
+        return copies
+
+
+class Chain:
+    """The present draw of one chain.
+
+    Attributes
+    ----------
+    tables : two arrays
+        The lines ``(factors, 1, effect)`` of all rows and of all columns.
+    hyper : Hyper
+        Variances and intercept.
+    sweep : int
+        How many sweeps have been made.
+    """
+
+    def __init__(
+        self, target: Target, key: tuple[int, int], tables: list[Table], hyper: Hyper, sweep: int = 0
+    ) -> None:
+        self.target = target
+        self.key = key
+        self.tables = tables
+        self.hyper = hyper
+        self.sweep = sweep
+
+    @classmethod
+    def begin(cls, target: Target, posterior: Posterior, seed: int, number: int) -> Chain:
+        """Start chain ``number`` at a draw from the variational posterior."""
+        key = chain_key(seed, number)
+        rng = sweep_generator(key, 0)
+        hierarchy = target.hierarchy
+        tables = [
+            filled_table(_drawn(gaussians, rng), hierarchy.rank, hierarchy.has_effect(side))
+            for side, gaussians in enumerate(posterior.sides)
+        ]
+        means = posterior.hyper
+        effects = [means.effect(side) for side in (0, 1)]
+        start = Hyper(
+            means.factors.mean.copy(),
+            np.array([1.0 if effect is None else effect.mean[0] for effect in effects]),
+            float(means.intercept_mean),
+        )
+        chain = cls(target, key, tables, start)
+        chain.hyper = chain._drawn_hyper(rng)
+        return chain
+
+    def step(self, pool: Threads, rescale: bool = False) -> None:
+        """Make one sweep; ``rescale`` adds a move of all scores at once, which costs a look at each."""
+        self.sweep += 1
+        rng = sweep_generator(self.key, self.sweep)
+        for side in (0, 1):
+            scales = self._draw_side(side, pool)
+            self._stretch(scales, rng)
+            self.hyper = self._drawn_hyper(rng)
+        self._move(rng)
+        if rescale:
+            self._rescale(rng)
+
+    def factors(self, side: int) -> Array:
+        """Return the factors of one side in double precision."""
+        return self.tables[side][:, : self.target.hierarchy.rank].astype(float)
+
+    def effect(self, side: int) -> Array:
+        """Return the effects of one side in double precision; zeros where it has none."""
+        return self.tables[side][:, self.target.hierarchy.rank + 1].astype(float)
+
+    def free(self, side: int) -> Table:
+        """Return the coordinates of one side: the factors, then the effect if there is one."""
+        rank = self.target.hierarchy.rank
+        table = self.tables[side]
+        if not self.target.hierarchy.has_effect(side):
+            return table[:, :rank]
+        return np.delete(table[:, : rank + 2], rank, axis=1)
+
+    def scores(self, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> Array:
+        """Return the present scores of pairs of codes."""
+        rank = self.target.hierarchy.rank
+        left, right = self.tables[0][rows], self.tables[1][columns]
+        score = np.einsum("nk,nk->n", left[:, :rank], right[:, :rank]).astype(float)
+        return score + left[:, rank + 1] + right[:, rank + 1]
+
+    def _draw_side(self, side: int, pool: Threads) -> Array:
+        """Draw all rows (or columns); return what they say of the scales of the columns of factors."""
+        target, hierarchy = self.target, self.target.hierarchy
+        if hierarchy.n_free(side) == 0:
+            return np.empty(0)
+        view, copies = target.views[side], target.copies[side]
+        precision, linear = prior_terms(hierarchy, self.hyper, side)
+        table, other = self.tables[side], self.tables[1 - side]
+        rank, groups = hierarchy.rank, -(-view.size // LANES)
+        scales = np.empty((groups if rank else 0, rank * (rank + 1)))
+
+        def task(begin: int, end: int) -> None:
+            sampling_kernels.sample_rows(
+                begin, end, view.start, view.index, view.sign, view.weight, copies, other, table,
+                precision, linear, target.temperature, target.code, rank,
+                hierarchy.has_effect(side), target.hats, self.key, self.sweep, side, scales,
+            )  # fmt: skip
+
+        work = np.append(view.start[:-1:LANES], view.start[-1])
+        pool.ranges(task, work)
+        if not np.isfinite(table.sum(dtype=float)):
+            bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
+            where = f"{SIDES[side]} {bad[0]}" if len(bad) else f"the {SIDES[side]}s"
+            raise FloatingPointError(
+                f"the chain diverged in sweep {self.sweep}: a draw of {where} is not finite; lower the "
+                f"temperature ({target.temperature:g}) or the weights of the answers"
+            )
+        return scales.sum(axis=0)
+
+    def _stretch(self, scales: Array, rng: np.random.Generator) -> None:
+        """Stretch each column of both factors together with its variance.
+
+        With ``gamma_k``, ``L_k L_k'`` and ``R_k R_k'`` multiplied by ``g_k`` the prior of the
+        standardised factors stays, and the augmented likelihood is Gaussian in ``g``: a one-dimensional
+        density a column, by a slice.
+        """
+        rank = self.target.hierarchy.rank
+        if rank == 0:
+            return
+        curvature = scales[: rank * rank].reshape(rank, rank)
+        curvature = np.tril(curvature) + np.tril(curvature, -1).T
+        pull, prior = scales[rank * rank :], self.target.hierarchy.factor_prior
+        stretch = np.ones(rank)
+        for k in range(rank):
+            linear = pull[k] - curvature[k] @ stretch + curvature[k, k] * stretch[k]
+            square, variance = 0.5 * curvature[k, k], self.hyper.factors[k]
+
+            def log_density(
+                t: float, linear: float = linear, square: float = square, variance: float = variance
+            ) -> float:
+                g = math.exp(t)
+                return prior.log_density(variance * g) + t + g * (linear - square * g)
+
+            stretch[k] = math.exp(slice_draw(log_density, 0.0, rng))
+        root = np.sqrt(stretch).astype(np.float32)
+        for table in self.tables:
+            table[:, :rank] *= root
+        self.hyper = Hyper(self.hyper.factors * stretch, self.hyper.effects, self.hyper.intercept)
+
+    def _drawn_hyper(self, rng: np.random.Generator) -> Hyper:
+        """Draw variances and intercept given factors and effects."""
+        hierarchy = self.target.hierarchy
+        energy = sum((self.factors(side) ** 2).sum(axis=0) for side in (0, 1))
+        count = np.full(hierarchy.rank, sum(hierarchy.shape))
+        factors = hierarchy.factor_prior.draw(count, energy, rng)
+        effects, intercept = self.hyper.effects.copy(), self.hyper.intercept
+        for side in (0, 1):
+            if not hierarchy.has_effect(side):
+                continue
+            values = self.effect(side)
+            if side == hierarchy.intercept_side:
+                precision = 1.0 / hierarchy.intercept_variance + len(values) / effects[side]
+                mean = values.sum() / effects[side] / precision
+                intercept = float(mean + rng.standard_normal() / np.sqrt(precision))
+                values = values - intercept
+            effects[side] = hierarchy.effect_prior.draw([len(values)], [(values**2).sum()], rng)[0]
+        return Hyper(factors, effects, intercept)
+
+    def _move(self, rng: np.random.Generator) -> None:
+        """Move along what no score notices."""
+        hierarchy = self.target.hierarchy
+        rank = hierarchy.rank
+        if rank:
+            self._move_scales(rng)
+            for side in (0, 1):
+                if hierarchy.has_effect(1 - side):
+                    self._move_factors(side, rng)
+        if hierarchy.row_effects and hierarchy.column_effects:
+            # Rows are centred at the intercept, which goes with them.
+            shared, spread = self.effect(1), self.hyper.effects[1]
+            precision = len(shared) / spread + 1.0 / hierarchy.intercept_variance
+            linear = shared.sum() / spread - self.hyper.intercept / hierarchy.intercept_variance
+            shift = float(linear / precision + rng.standard_normal() / np.sqrt(precision))
+            self.tables[0][:, rank + 1] += np.float32(shift)
+            self.tables[1][:, rank + 1] -= np.float32(shift)
+            hyper = self.hyper
+            self.hyper = Hyper(hyper.factors, hyper.effects, hyper.intercept + shift)
+
+    def _rescale(self, rng: np.random.Generator) -> None:
+        """Multiply every score by one factor, with all that makes it up, without the answers' variables.
+
+        Given those, large scores move by small steps only. ``L`` and ``R`` go with the root of ``g``,
+        effects and intercept with ``g``, variances with what keeps the standardised values as they are;
+        along this group the density has the prior's terms of variances and intercept and the likelihood.
+        """
+        target, hyper, rank = self.target, self.hyper, self.target.hierarchy.rank
+        hierarchy, view = target.hierarchy, target.views[0]
+        owners = view.owners()
+        margin = np.empty(len(owners))
+        for begin in range(0, len(owners), _ANSWERS_AT_ONCE):
+            part = slice(begin, begin + _ANSWERS_AT_ONCE)
+            margin[part] = self.scores(owners[part], view.index[part]) * view.sign[part]
+        weight = view.weight if len(view.weight) else 1.0
+        there = [side for side in (0, 1) if hierarchy.has_effect(side)]
+
+        def log_density(t: float) -> float:
+            g = math.exp(t)
+            total = -target.temperature * float((weight * target.loss.value(g * margin)).sum())
+            for variance in hyper.factors:
+                total += hierarchy.factor_prior.log_density(variance * g) + t
+            for side in there:
+                total += hierarchy.effect_prior.log_density(hyper.effects[side] * g * g) + 2.0 * t
+            if there:
+                total += t - 0.5 * (hyper.intercept * g) ** 2 / hierarchy.intercept_variance
+            return total
+
+        g = math.exp(slice_draw(log_density, 0.0, rng, 0.1))
+        for table in self.tables:
+            table[:, :rank] *= np.float32(math.sqrt(g))
+            table[:, rank + 1] *= np.float32(g)
+        effects = np.where([hierarchy.has_effect(side) for side in (0, 1)], g * g * hyper.effects, 1.0)
+        self.hyper = Hyper(hyper.factors * g, effects, hyper.intercept * g)
+
+    def _move_scales(self, rng: np.random.Generator) -> None:
+        """Draw the squared scales: ``v^((m1 - m2) / 2 - 1) exp(-(v S_L + S_R / v) / (2 gamma))``."""
+        rank, (m1, m2) = self.target.hierarchy.rank, self.target.hierarchy.shape
+        energy = [(self.factors(side) ** 2).sum(axis=0) / self.hyper.factors for side in (0, 1)]
+        square = [
+            generalised_inverse_gaussian(0.5 * (m1 - m2), a, b, rng)
+            for a, b in zip(*np.maximum(energy, 1e-290), strict=True)
+        ]
+        scale = np.sqrt(square)
+        self.tables[0][:, :rank] *= scale.astype(np.float32)
+        self.tables[1][:, :rank] /= scale.astype(np.float32)
+
+    def _move_factors(self, side: int, rng: np.random.Generator) -> None:
+        """Shift the factors of one side by ``c``, and the effects of the other by what that adds."""
+        hierarchy, hyper = self.target.hierarchy, self.hyper
+        rank, other = hierarchy.rank, 1 - side
+        facing, effect = self.factors(other), self.effect(other)
+        if other == hierarchy.intercept_side:
+            effect = effect - hyper.intercept
+        spread = hyper.effects[other]
+        # Without a linear algebra library: its threads must not change the chain.
+        precision = np.einsum("mi,mj->ij", facing, facing) / spread
+        precision += np.diag(hierarchy.shape[side] / hyper.factors)
+        linear = (facing * effect[:, None]).sum(axis=0) / spread
+        linear -= self.factors(side).sum(axis=0) / hyper.factors
+        lower = np.linalg.cholesky(precision)
+        noise = rng.standard_normal(rank)
+        shift = np.linalg.solve(lower.T, np.linalg.solve(lower, linear) + noise)
+        self.tables[side][:, :rank] += shift.astype(np.float32)
+        moved = (facing * shift.astype(np.float32)).sum(axis=1)
+        self.tables[other][:, rank + 1] -= moved.astype(np.float32)
+
+
+def prior_terms(hierarchy: Hierarchy, hyper: Hyper, side: int) -> tuple[Array, Array]:
+    """Return the prior's precision and linear term of one row (or column), given the variances."""
+    precision, linear = np.empty(hierarchy.n_free(side)), np.zeros(hierarchy.n_free(side))
+    precision[: hierarchy.rank] = 1.0 / hyper.factors
+    if hierarchy.has_effect(side):
+        precision[hierarchy.rank] = 1.0 / hyper.effects[side]
+        if side == hierarchy.intercept_side:
+            linear[hierarchy.rank] = hyper.intercept / hyper.effects[side]
+    return precision, linear
+
+
+def slice_draw(
+    log_density: Callable[[float], float], start: float, rng: np.random.Generator, width: float = 1.0
+) -> float:
+    """Draw once from a density on the line by a slice (Neal, 2003): step out, then shrink."""
+    level = log_density(start) - rng.standard_exponential()
+    low = start - width * rng.random()
+    high = low + width
+    for _ in range(_STEPS):
+        if log_density(low) <= level:
+            break
+        low -= width
+    for _ in range(_STEPS):
+        if log_density(high) <= level:
+            break
+        high += width
+    while True:
+        value = low + (high - low) * rng.random()
+        if log_density(value) > level:
+            return value
+        if value < start:
+            low = value
+        else:
+            high = value
+
+
+def filled_table(values: NDArray[np.floating], rank: int, has_effect: bool) -> Table:
+    """Return the table that the other side gathers from, for these factors and effects."""
+    table = np.zeros((len(values), whole_blocks(rank + 2)), np.float32)
+    table[:, :rank] = values[:, :rank]
+    table[:, rank] = 1.0
+    if has_effect:
+        table[:, rank + 1] = values[:, rank]
+    return table
+
+
+def _drawn(gaussians: Gaussians, rng: np.random.Generator) -> Array:
+    """Return one draw of all rows, a block at a time."""
+    rows = np.arange(len(gaussians.mean))
+    blocks = [rows[begin : begin + _ROWS_AT_ONCE] for begin in range(0, len(rows), _ROWS_AT_ONCE)]
+    return np.concatenate([gaussians.taken(block).sample(rng)[0] for block in blocks])

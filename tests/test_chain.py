@@ -1,0 +1,223 @@
+"""The chain against its target: joint distribution tests, brute force, calibration of its ranks."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+from scipy import stats
+
+from onebit.engine.chain import Chain, Hyper, Target, filled_table, slice_draw
+from onebit.engine.counter import chain_key
+from onebit.hierarchy import Hierarchy
+from onebit.losses import HINGE, LOGISTIC
+from onebit.observations import Observations
+from onebit.priors import Gamma, InverseGamma
+from onebit.threads import Threads
+
+POOL = Threads(1, None)
+PRIORS = {"inverse-gamma": InverseGamma(3.0, 1.5), "gamma": Gamma(2.0, 2.5)}
+
+
+class World:
+    """A tiny model whose answers can be drawn anew under a chain that samples them."""
+
+    def __init__(self, shape, hierarchy, loss, temperature=1.0, weight=None):
+        pairs = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=-1).reshape(-1, 2)
+        blank = Observations.from_pairs(pairs, np.resize([1, -1], len(pairs)), weight)
+        self.hierarchy, self.loss, self.temperature = hierarchy, loss, temperature
+        self.signs, views = [], []
+        for view in (blank.by_row, blank.by_column):
+            sign = view.sign.copy()
+            shown = sign.view()
+            shown.setflags(write=False)
+            self.signs.append(sign)
+            views.append(replace(view, sign=shown))
+        self.rows, self.columns = views[0].owners(), views[0].index
+        # Where the answers of the rows stand among those of the columns.
+        self.order = np.lexsort((self.rows, self.columns))
+        self.weight = views[0].weight.astype(float) if len(views[0].weight) else 1.0
+        self.target = Target(hierarchy, loss, temperature, tuple(views))
+
+    def prior_draw(self, rng):
+        """Draw a state of a chain from the prior."""
+        h = self.hierarchy
+        factors = variance_draws(h.factor_prior, h.rank, rng)
+        effects = np.where([h.row_effects, h.column_effects], variance_draws(h.effect_prior, 2, rng), 1.0)
+        intercept = rng.normal() * np.sqrt(h.intercept_variance) if h.intercept_side is not None else 0.0
+        tables = []
+        for side, size in enumerate(h.shape):
+            values = rng.normal(size=(size, h.rank)) * np.sqrt(factors)
+            if h.has_effect(side):
+                centre = intercept if side == h.intercept_side else 0.0
+                values = np.column_stack(
+                    [values, centre + rng.normal(size=size) * np.sqrt(effects[side])]
+                )
+            tables.append(filled_table(values, h.rank, h.has_effect(side)))
+        return tables, Hyper(factors, effects, float(intercept))
+
+    def chain(self, rng, number=0):
+        """Start a chain at a draw from the prior."""
+        tables, hyper = self.prior_draw(rng)
+        return Chain(self.target, chain_key(11, number), tables, hyper)
+
+    def pseudo_likelihood(self, scores, sign):
+        return np.exp(-self.temperature * self.weight * self.loss.value(sign * scores))
+
+    def draw_answers(self, chain, rng):
+        """Draw the answers given the scores, each with its share of the pseudo-likelihood."""
+        scores = chain.scores(self.rows, self.columns)
+        yes, no = self.pseudo_likelihood(scores, 1), self.pseudo_likelihood(scores, -1)
+        sign = np.where(rng.random(len(scores)) * (yes + no) < yes, 1, -1)
+        self.signs[0][:] = sign
+        self.signs[1][:] = sign[self.order]
+
+    def log_normaliser(self, chain):
+        """Return how much likelier the scores are in the joint density than in the prior."""
+        scores = chain.scores(self.rows, self.columns)
+        return np.log(self.pseudo_likelihood(scores, 1) + self.pseudo_likelihood(scores, -1)).sum()
+
+
+def variance_draws(prior, size, rng):
+    if prior.name == "gamma":
+        return rng.gamma(prior.shape, 1 / prior.rate, size=size)
+    return prior.scale / rng.gamma(prior.shape, size=size)
+
+
+def hierarchy(prior, shape=(4, 3), rank=2, rows=True, columns=True):
+    return Hierarchy(shape, rank, rows, columns, PRIORS[prior], InverseGamma(3.0, 1.0), 0.7)
+
+
+def functionals(chain):
+    """Return bounded functionals of a state, which see every kind of variable."""
+    rank = chain.target.hierarchy.rank
+    left, right = (chain.factors(side) for side in (0, 1))
+    x, hyper = chain.scores(np.array([0, 1]), np.array([0, 2])), chain.hyper
+    return np.array(
+        [
+            *np.log(hyper.factors),
+            *np.log(hyper.effects),
+            hyper.intercept,
+            *np.tanh(x),
+            *np.minimum(x**2, 9.0),
+            *np.minimum((left**2).mean(axis=0), 4.0)[:rank],
+            *np.minimum((right**2).mean(axis=0), 4.0)[:rank],
+            np.tanh(chain.effect(0)[0]),
+            min(chain.effect(0)[0] ** 2, 9.0),
+            np.tanh(chain.effect(1)[0]),
+            min(chain.effect(1)[0] ** 2, 9.0),
+            np.tanh((left[0] * right[0]).sum() * chain.effect(1)[0]),
+        ]
+    )
+
+
+def z_scores(world, n_prior, n_chain, rng):
+    """Compare prior simulation (weighted to the joint density) with successive-conditional draws."""
+    first, weight = [], []
+    for _ in range(n_prior):
+        chain = world.chain(rng)
+        first.append(functionals(chain))
+        weight.append(world.log_normaliser(chain))
+    first, weight = np.array(first), np.exp(np.array(weight) - max(weight))
+    weight /= weight.sum()
+    mean = weight @ first
+    error = (weight**2) @ (first - mean) ** 2
+    chain = world.chain(rng)
+    second = []
+    for number in range(n_chain):
+        world.draw_answers(chain, rng)
+        chain.step(POOL, rescale=number % 2 == 0)
+        second.append(functionals(chain))
+    second = np.array(second)[n_chain // 20 :]
+    size = array_stats.ess(second[None], chain_axis=0, draw_axis=1, method="mean")
+    error = np.sqrt(error + second.var(axis=0) / size)
+    there = error > 1e-9  # effects that are not there are constant
+    return (second.mean(axis=0) - mean)[there] / error[there]
+
+
+@pytest.mark.parametrize("prior", ["inverse-gamma", "gamma"])
+@pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)
+def test_the_joint_distribution_is_the_same_simulated_forwards_and_by_the_chain(loss, prior):
+    world = World((4, 3), hierarchy(prior), loss, temperature=1.0 if loss is LOGISTIC else 1.7)
+    found = z_scores(world, 3000, 4000, np.random.default_rng(5))
+    assert np.abs(found).max() < 4.0, found.round(1)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(True, False), (False, True), (False, False)])
+def test_the_joint_distribution_is_the_same_without_some_effects(rows, columns):
+    world = World((4, 3), hierarchy("inverse-gamma", rows=rows, columns=columns), LOGISTIC)
+    found = z_scores(world, 2000, 2000, np.random.default_rng(6))
+    assert np.abs(found).max() < 4.0, found.round(1)
+
+
+@pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)
+def test_weights_count_as_the_joint_distribution_says(loss):
+    weight = np.resize([1.0, 3.0, 2.0], 12) if loss is LOGISTIC else np.resize([0.4, 2.5, 1.0], 12)
+    world = World((4, 3), hierarchy("inverse-gamma"), loss, weight=weight)
+    if loss is LOGISTIC:  # then the pseudo-likelihoods of yes and no do not add up to one
+        assert world.target.copies[0].max() == 3
+    found = z_scores(world, 3000, 3000, np.random.default_rng(7))
+    assert np.abs(found).max() < 4.0, found.round(1)
+
+
+@pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)
+def test_a_long_chain_agrees_with_brute_force(loss):
+    """Posterior means by importance sampling from the prior, half a million draws of a 2 x 2 world."""
+    model = Hierarchy((2, 2), 1, True, True, InverseGamma(3.0, 2.0), InverseGamma(3.0, 1.0), 0.5)
+    world = World((2, 2), model, loss)
+    sign = np.array([1, 1, -1, 1])
+    world.signs[0][:], world.signs[1][:] = sign, sign[world.order]
+    rng, n = np.random.default_rng(8), 500_000
+    variance = variance_draws(model.factor_prior, n, rng)
+    effect = variance_draws(model.effect_prior, (2, n), rng)
+    mu = rng.normal(size=n) * np.sqrt(0.5)
+    left, right = rng.normal(size=(2, 2, n)) * np.sqrt(variance)
+    a = mu + rng.normal(size=(2, n)) * np.sqrt(effect[0])
+    b = rng.normal(size=(2, n)) * np.sqrt(effect[1])
+    scores = np.array(
+        [left[i] * right[j] + a[i] + b[j] for i, j in zip(world.rows, world.columns, strict=True)]
+    )
+    weight = np.exp(-loss.value(sign[:, None] * scores).sum(axis=0))
+    weight /= weight.sum()
+    known = np.array([weight @ np.tanh(x) for x in scores] + [weight @ np.log(variance), weight @ mu])
+    chain, found = world.chain(rng), []
+    for _ in range(4000):
+        chain.step(POOL)
+        values = np.tanh(chain.scores(world.rows, world.columns))
+        found.append([*values, np.log(chain.hyper.factors[0]), chain.hyper.intercept])
+    found = np.array(found)[200:]
+    size = array_stats.ess(found[None], chain_axis=0, draw_axis=1, method="mean")
+    assert np.all(np.abs(found.mean(axis=0) - known) < 4 * found.std(axis=0) / np.sqrt(size) + 0.005)
+
+
+def test_the_truth_ranks_uniformly_among_the_draws():
+    """Simulation-based calibration (Talts et al., 2018): prior, answers, chain, rank of the truth."""
+    world = World((8, 6), hierarchy("inverse-gamma", (8, 6)), LOGISTIC)
+    rng, ranks = np.random.default_rng(9), []
+    replicates, draws, thin = 50, 19, 5
+    for number in range(replicates):
+        chain = world.chain(rng, number)
+        truth = functionals(chain)
+        world.draw_answers(chain, rng)  # the truth is a draw from its own posterior: no burn-in
+        values = []
+        for _ in range(draws):
+            for _ in range(thin):
+                chain.step(POOL)
+            values.append(functionals(chain))
+        ranks.append((np.array(values) < truth).sum(axis=0))
+    ranks = np.array(ranks)
+    assert len(np.unique(ranks)) > 15  # neither stuck at the truth nor away from it
+    for values in ranks.T:
+        counts = np.bincount(values // 4, minlength=5)
+        assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_a_slice_draw_leaves_its_density_as_it_is():
+    rng, x, found = np.random.default_rng(10), 0.3, []
+    for _ in range(8000):
+        x = slice_draw(lambda t: 2.5 * t - np.exp(t), x, rng)  # the logarithm of a gamma variable
+        found.append(x)
+    size = float(array_stats.ess(np.array(found)[None], chain_axis=0, draw_axis=1, method="mean"))
+    sample = np.exp(np.array(found))
+    assert abs(sample.mean() - 2.5) < 4 * np.sqrt(2.5 / size)
+    assert stats.kstest(sample[::4], stats.gamma(2.5).cdf).pvalue > 1e-3

@@ -1,0 +1,146 @@
+"""The random numbers of the sampler: known answers, moments and distribution functions."""
+
+import numba
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from onebit.engine.counter import chain_key, random_words
+from onebit.engine.draws import (
+    draw_inverse_gaussian,
+    draw_normal,
+    draw_polya_gamma,
+    polya_gamma_hats,
+)
+from onebit.gig import generalised_inverse_gaussian
+from onebit.priors import Gamma, InverseGamma
+
+ONE_EACH = np.empty(0, np.int64)
+N = 200_000
+
+
+@numba.njit
+def _words(key, a, b, c, d):
+    return random_words(key, a, b, c, d)
+
+
+@pytest.mark.parametrize(
+    ("key", "counter", "words"),
+    [
+        ((0, 0), (0, 0, 0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        (
+            (0xFFFFFFFF, 0xFFFFFFFF),
+            (0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF),
+            (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
+        ),
+        (
+            (0xA4093822, 0x299F31D0),
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+)
+def test_the_generator_gives_the_published_answers(key, counter, words):
+    assert _words(key, *counter) == words
+
+
+def polya_gamma(score: float, copies: int = 1, n: int = N, sweep: int = 1) -> np.ndarray:
+    out = np.empty(n)
+    repeated = ONE_EACH if copies == 1 else np.full(n, copies)
+    draw_polya_gamma(polya_gamma_hats(), np.full(n, score), repeated, chain_key(7, 0), sweep, out)
+    return out
+
+
+def moments(score: float) -> tuple[float, float]:
+    """Return mean and variance of PG(1, score)."""
+    if score == 0:
+        return 0.25, 1 / 24
+    mean = np.tanh(score / 2) / (2 * score)
+    return mean, (np.tanh(score / 2) - score / (2 * np.cosh(score / 2) ** 2)) / (2 * score**3)
+
+
+def density(x: np.ndarray, score: float) -> np.ndarray:
+    """Return the density of PG(1, score) from its series, as Polson, Scott and Windle print it."""
+    n = np.arange(60)[:, None]
+    terms = (-1.0) ** n * (2 * n + 1) / np.sqrt(2 * np.pi * x**3) * np.exp(-((2 * n + 1) ** 2) / (8 * x))
+    return np.cosh(score / 2) * np.exp(-(score**2) * x / 2) * terms.sum(axis=0)
+
+
+@pytest.mark.parametrize("score", [0.0, 0.06, -0.7, 2.3, 5.0, 11.9, 19.9, 25.0, -140.0])
+def test_polya_gamma_draws_have_their_moments(score):
+    drawn = polya_gamma(score)
+    mean, variance = moments(abs(score))
+    assert drawn.min() > 0
+    assert abs(drawn.mean() - mean) < 4 * np.sqrt(variance / N)
+    fourth = ((drawn - drawn.mean()) ** 4).mean()
+    assert abs(drawn.var() - variance) < 4 * np.sqrt((fourth - variance**2) / N)
+
+
+@pytest.mark.parametrize("score", [0.0, 0.9, 3.04, 8.0, 21.0])
+def test_polya_gamma_draws_have_their_distribution_function(score):
+    mean, variance = moments(score)
+    grid = np.linspace(1e-6, mean + 25 * np.sqrt(variance), 40_001)
+    below = integrate.cumulative_simpson(density(grid, score), x=grid, initial=0)
+    assert below[-1] == pytest.approx(1, abs=1e-6)
+    drawn = polya_gamma(score, sweep=2)
+    assert stats.kstest(drawn, lambda x: np.interp(x, grid, below)).pvalue > 1e-3
+
+
+def test_a_whole_weight_is_a_sum_of_polya_gamma_draws():
+    drawn, (mean, variance) = polya_gamma(1.3, copies=3), moments(1.3)
+    assert abs(drawn.mean() - 3 * mean) < 4 * np.sqrt(3 * variance / N)
+    assert drawn.var() == pytest.approx(3 * variance, rel=0.03)
+
+
+@pytest.mark.parametrize("inverse_mean", [0.01, 0.4, 3.0, 40.0])
+def test_inverse_gaussian_draws_have_their_distribution_function(inverse_mean):
+    out = np.empty(N)
+    draw_inverse_gaussian(np.full(N, inverse_mean), chain_key(3, 0), 1, out)
+    # SciPy's mean is relative to its scale, which is the shape.
+    assert stats.kstest(out, stats.invgauss(1 / inverse_mean).cdf).pvalue > 1e-3
+
+
+def test_an_inverse_gaussian_of_infinite_mean_is_one_over_a_squared_normal():
+    out = np.empty(N)
+    draw_inverse_gaussian(np.zeros(N), chain_key(3, 1), 1, out)
+    assert stats.kstest(1 / out, stats.chi2(1).cdf).pvalue > 1e-3
+
+
+def test_normal_draws_are_normal_and_independent():
+    out = np.empty(N)
+    draw_normal(chain_key(5, 0), 1, out)
+    assert stats.kstest(out, "norm").pvalue > 1e-3
+    for lag in (1, 2, 3):
+        assert abs(np.mean(out[lag:] * out[:-lag])) < 4 / np.sqrt(N)
+
+
+@pytest.mark.parametrize(
+    ("order", "a", "b"), [(-0.5, 1, 1), (3, 0.1, 2), (-20, 1, 1e-6), (0, 1, 1), (0.2, 0.01, 0.01)]
+)
+def test_generalised_inverse_gaussian_draws_have_their_distribution_function(order, a, b):
+    rng = np.random.default_rng(1)
+    drawn = np.array([generalised_inverse_gaussian(order, a, b, rng) for _ in range(4000)])
+    known = stats.geninvgauss(order, np.sqrt(a * b)).cdf
+    assert stats.kstest(drawn / np.sqrt(b / a), known).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("count", "energy"), [(2000, 800.0), (100_000, 3e4), (400, 1e-8)])
+@pytest.mark.parametrize("prior", [Gamma(1.5, 2.0), InverseGamma(1.0, 0.3)])
+def test_drawn_variances_have_the_moments_of_their_posterior(prior, count, energy):
+    known = prior.posterior(count, [energy])
+    rng = np.random.default_rng(2)
+    drawn = prior.draw(np.full(3000, count), np.full(3000, energy), rng)
+    for values, mean in (
+        (drawn, known.mean[0]),
+        (1 / drawn, known.inverse[0]),
+        (np.log(drawn), known.log[0]),
+    ):
+        assert abs(values.mean() - mean) < 4.5 * values.std() / np.sqrt(3000)
+
+
+@pytest.mark.parametrize("prior", [Gamma(1.5, 2.0), InverseGamma(2.0, 0.3)])
+def test_the_log_density_of_a_variance_is_that_of_the_prior(prior):
+    known = stats.gamma(1.5, scale=0.5) if prior.name == "gamma" else stats.invgamma(2.0, scale=0.3)
+    points = [0.05, 0.4, 2.0]
+    difference = [prior.log_density(x) - known.logpdf(x) for x in points]
+    assert np.ptp(difference) < 1e-9

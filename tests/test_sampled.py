@@ -1,0 +1,301 @@
+"""Completers that sample: what a user sees of the draws."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
+
+import onebit
+from onebit import HingeCompleter, LogisticCompleter, simulate, threads
+from onebit.diagnostics import Diagnostics
+from onebit.engine import checkpoint
+
+QUICK = {"inference": "sampling", "n_samples": 60, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def world():
+    return simulate.world("B2", rank=2, shape=(60, 50), density=0.6, seed=1)
+
+
+@pytest.fixture(scope="module", params=[LogisticCompleter, HingeCompleter], ids=["logistic", "hinge"])
+def model(request, world):
+    return request.param(4, **QUICK).fit(world.pairs, world.answers, certify=0.1)
+
+
+@pytest.fixture
+def logistic(world):
+    return LogisticCompleter(4, **QUICK).fit(world.pairs, world.answers)
+
+
+def test_probabilities_are_the_mean_of_the_draws_sigmoids(logistic):
+    pairs = [(0, 1), (5, 7), (59, 49)]
+    scores = logistic.draws_.scores([0, 5, 59], [1, 7, 49])
+    assert logistic.predict_proba(pairs)[:, 1] == pytest.approx((1 / (1 + np.exp(-scores))).mean(axis=1))
+    assert logistic.decision_function(pairs) == pytest.approx(scores.mean(axis=1), abs=1e-6)
+    assert logistic.predict_uncertainty(pairs) == pytest.approx(scores.std(axis=1, ddof=1), rel=1e-4)
+    ends = logistic.predict_interval(pairs, level=0.5)
+    assert ends == pytest.approx(np.quantile(scores, [0.25, 0.75], axis=1).T, abs=1e-6)
+
+
+def test_a_sampled_model_predicts_well_and_offers_what_every_model_offers(model, world):
+    truth = np.where(world.truth > 0, 1, -1)
+    filled = model.complete()
+    assert (filled.to_numpy() == truth).mean() > 0.8
+    chance = model.complete("probability").to_numpy()
+    assert chance.min() > 0
+    assert chance.max() < 1
+    assert model.draws_.count == 60
+    assert 1 <= model.rank_ <= 4
+    assert list(model.diagnostics_.columns) == ["mean", "sd", "rhat", "ess"]
+    assert len(model.row_effects_) == 60
+    best = model.top_columns(np.array([0, 3], np.int32), 5)
+    scores = model.complete("score").to_numpy()[3]
+    assert best[1].tolist() == np.argsort(-scores, kind="stable")[:5].tolist()
+
+
+def test_the_mean_factors_multiply_to_the_mean_of_the_factor_part(logistic):
+    draws = logistic.draws_
+    left, right = draws.mean_factors
+    mean = np.einsum("idk,jdk->ij", draws.rows[:, :, :4], draws.columns[:, :, :4]) / draws.count
+    u, size, vt = np.linalg.svd(mean)
+    best = (u[:, :4] * size[:4]) @ vt[:4]  # no factors of this rank come closer
+    assert np.linalg.norm(left @ right.T - mean) < 1.02 * np.linalg.norm(best - mean)
+    assert draws.singular_values == pytest.approx(size[:4] / np.sqrt(60 * 50), rel=0.02)
+
+
+def test_intervals_of_a_well_specified_model_cover_the_true_scores():
+    world = simulate.world("B3", rank=2, shape=(80, 80), density=0.5, seed=2)
+    model = LogisticCompleter(2, effects=False, inference="sampling", n_samples=300, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(world.pairs, world.answers)
+    ends = model.predict_interval(world.all_pairs, level=0.9)
+    inside = (ends[:, 0] <= world.truth.ravel()) & (world.truth.ravel() <= ends[:, 1])
+    assert 0.85 < inside.mean() < 0.95
+
+
+def test_held_out_certificates_work_and_gaussian_ones_are_not_offered(model):
+    assert 0 < model.certify(0.05).bound < 1
+    methods = model.certificate_methods()
+    assert "hold-out" in methods
+    assert not {"theorem-1", "theorem-1-printed", "catoni", "pac-bayes-kl", "learnt-prior"} & set(methods)
+    with pytest.raises(ValueError, match="divergence of a Gaussian posterior"):
+        model.draw(0)
+    with pytest.raises(ValueError, match="divergence of a Gaussian posterior"):
+        model.certificate("pac-bayes-kl", 0.05)
+
+
+def test_a_sampled_model_comes_back_from_disk_as_it_was(model, tmp_path):
+    model.save(tmp_path / "model.onebit")
+    again = onebit.load(tmp_path / "model.onebit")
+    pairs = [(0, 1), (5, 7), (99, 3), (4, 99)]
+    assert (again.predict_proba(pairs) == model.predict_proba(pairs)).all()
+    assert (again.predict_interval(pairs) == model.predict_interval(pairs)).all()
+    assert again.diagnostics_.equals(model.diagnostics_)
+    assert again.rank_ == model.rank_
+    assert again.certify(0.05).bound == model.certify(0.05).bound
+
+
+def test_unknown_ids_count_with_what_is_known_of_the_other_one(logistic):
+    mean, variance, chance = logistic.draws_.averages([-1, 3, -1], [2, -1, -1])
+    known = logistic.draws_.averages([3], [2])[1][0]
+    assert (variance > known).all()  # less is known of them
+    assert ((chance > 0) & (chance < 1)).all()
+    # The law of total variance, by simulation of the prior under every draw.
+    draws, rng = logistic.draws_, np.random.default_rng(0)
+    new = rng.normal(size=(4000, *draws.factors.shape)) * np.sqrt(draws.factors)
+    effect = draws.intercept + rng.normal(size=(4000, draws.count)) * np.sqrt(draws.effects[:, 0])
+    scores = (new * draws.columns[2, :, :-1]).sum(axis=-1) + effect + draws.columns[2, :, -1]
+    assert mean[0] == pytest.approx(scores.mean(), abs=0.03)
+    assert variance[0] == pytest.approx(scores.var(), rel=0.05)
+    assert chance[0] == pytest.approx((1 / (1 + np.exp(-scores))).mean(), abs=0.005)
+
+
+def test_fold_in_draws_what_a_refit_would_find(world):
+    new = world.pairs[:, 0] == 7
+    pairs, answers = world.pairs, world.answers
+    model = LogisticCompleter(3, **QUICK | {"n_samples": 150}).fit(pairs[~new], answers[~new])
+    whole = LogisticCompleter(3, **QUICK | {"n_samples": 150}).fit(pairs, answers)
+    model.fold_in(pairs[new], answers[new])
+    test = [(7, column) for column in range(50)]
+    assert np.abs(model.predict_proba(test) - whole.predict_proba(test)).mean() < 0.04
+    assert np.corrcoef(model.decision_function(test), whole.decision_function(test))[0, 1] > 0.9
+    assert model.predict_uncertainty(test) == pytest.approx(whole.predict_uncertainty(test), rel=0.5)
+
+
+def test_the_chain_does_not_depend_on_the_number_of_threads(world, monkeypatch):
+    monkeypatch.setattr(threads, "SMALLEST_TASK", 50)  # else so little work is not shared out
+    for kind in (LogisticCompleter, HingeCompleter):
+        one, three = (
+            kind(3, **QUICK | {"n_samples": 40, "n_chains": 2}, n_jobs=jobs).fit(
+                world.pairs, world.answers
+            )
+            for jobs in (1, 3)
+        )
+        assert (one.draws_.rows == three.draws_.rows).all()
+        assert (one.draws_.columns == three.draws_.columns).all()
+        assert (one.draws_.factors == three.draws_.factors).all()
+
+
+def test_chains_differ_and_a_seed_repeats_them(world):
+    settings = QUICK | {"n_samples": 40, "n_chains": 2}
+    first, again = (LogisticCompleter(3, **settings).fit(world.pairs, world.answers) for _ in range(2))
+    other = LogisticCompleter(3, **settings | {"random_state": 1}).fit(world.pairs, world.answers)
+    assert (first.draws_.rows == again.draws_.rows).all()
+    assert not (first.draws_.rows == other.draws_.rows).any()
+    assert not (first.draws_.rows[:, 0] == first.draws_.rows[:, 1]).any()  # of two chains
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("kind", [LogisticCompleter, HingeCompleter])
+def test_a_killed_chain_goes_on_to_the_same_draws(kind, world, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    settings = QUICK | {"n_samples": 40, "n_burn_in": 10, "n_chains": 2, "keep_mb": 0.02}
+    kept = {"predict_for": [(1, 2), (3, 4)], "checkpoint": tmp_path / "kept"}
+    whole = kind(3, **settings).fit(world.pairs, world.answers, predict_for=kept["predict_for"])
+    for last in (4, 23, 41):
+
+        def kill(progress, last=last):
+            if progress.max_rounds == 50 and progress.round == last:
+                raise Killed
+
+        with pytest.raises(Killed):
+            kind(3, **settings).fit(world.pairs, world.answers, callback=kill, **kept)
+    if kind is LogisticCompleter:  # the other one was killed before it came to them
+        with pytest.raises(ValueError, match="asked to predict other pairs"):
+            kind(3, **settings).fit(world.pairs, world.answers, **kept | {"predict_for": [(0, 0)]})
+    again = kind(3, **settings).fit(world.pairs, world.answers, **kept)
+    assert not (tmp_path / "kept").exists()
+    for name in ("rows", "columns", "factors", "effects", "intercept"):
+        assert (getattr(again.draws_, name) == getattr(whole.draws_, name)).all()
+    assert again.diagnostics_.equals(whole.diagnostics_)
+    assert again.requested_.equals(whole.requested_)
+
+
+def test_memory_does_not_grow_with_the_number_of_draws(world):
+    pairs = [(0, 1), (5, 7), (99, 3)]
+    sizes = []
+    for count in (60, 240):
+        model = LogisticCompleter(4, **QUICK | {"n_samples": count, "keep_mb": 0.05})
+        model.fit(world.pairs, world.answers, predict_for=pairs)
+        kept = model.draws_
+        sizes.append(kept.rows.nbytes + kept.columns.nbytes + kept.factors.nbytes)
+        assert sizes[-1] <= 0.05 * 2**20
+        assert kept.count < count
+        # Averages over every draw, near those of the kept ones.
+        assert model.requested_["probability"].to_numpy() == pytest.approx(
+            model.predict_proba(pairs)[:, 1], abs=0.12
+        )
+    assert sizes[0] == sizes[1]
+
+
+def test_requested_pairs_are_averaged_over_every_draw(logistic, world):
+    model = LogisticCompleter(4, **QUICK).fit(world.pairs, world.answers, predict_for=[(0, 1), (5, 7)])
+    assert model.requested_["score"].to_numpy() == pytest.approx(
+        logistic.decision_function([(0, 1), (5, 7)]), abs=1e-5
+    )
+    assert model.requested_["probability"].to_numpy() == pytest.approx(
+        logistic.predict_proba([(0, 1), (5, 7)])[:, 1], abs=1e-6
+    )
+
+
+def test_a_chain_stops_once_its_functionals_have_settled(world):
+    settings = QUICK | {"n_samples": 2000, "n_burn_in": 50}
+    model = LogisticCompleter(2, **settings, settle=0.25).fit(world.pairs, world.answers)
+    assert model.settled_
+    assert model.n_sweeps_ < 1500
+    assert model.draws_.count > 0
+    assert model.diagnostics_["ess"].min() >= 16
+    assert model.diagnostics_["rhat"].max() <= 1.05
+
+
+def test_too_few_draws_are_called_too_few(world):
+    with pytest.warns(ConvergenceWarning, match="10 draws are too few to say"):
+        model = LogisticCompleter(2, **QUICK | {"n_samples": 10}).fit(world.pairs, world.answers)
+    assert model.diagnostics_["rhat"].isna().all()
+
+
+def test_a_chain_that_has_not_mixed_is_called_that():
+    rng = np.random.default_rng(0)
+    good = rng.standard_normal((2, 200, 1))
+    assert Diagnostics(("x",), good).advice() == []
+    apart = good + np.array([0.0, 3.0])[:, None, None]
+    assert "R-hat of x is" in Diagnostics(("x",), apart).advice()[0]
+    creeping = np.cumsum(rng.standard_normal((1, 200, 1)), axis=1)
+    assert "effective sample size" in Diagnostics(("x",), creeping).advice()[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
+        ({"n_burn_in": -1}, "n_burn_in must be an integer of at least 0, got -1"),
+        ({"n_chains": 0}, "n_chains must be an integer of at least 1, got 0"),
+        ({"inference": "mcmc"}, "inference must be one of 'variational', 'sampling', got 'mcmc'"),
+        ({"settle": 0.0}, "settle must be a positive finite number or one of None, got 0.0"),
+        ({"keep_mb": 0}, "keep_mb must be a positive finite number, got 0"),
+        ({"temperature": 1.5}, "temperature times weight is a whole number"),
+        ({"sparse": "rows"}, 'inference="sampling" has no sparse prior'),
+    ],
+)
+def test_what_cannot_be_sampled_is_said_at_the_door(settings, message, world):
+    with pytest.raises(ValueError, match=message):
+        LogisticCompleter(2, **QUICK | settings).fit(world.pairs, world.answers)
+
+
+def test_weights_are_whole_for_the_logistic_loss_and_any_for_the_hinge_loss(world):
+    weight = np.resize([1.0, 2.5], len(world.answers))
+    with pytest.raises(ValueError, match=r"the weight 2\.5 of an answer"):
+        LogisticCompleter(2, **QUICK).fit(world.pairs, world.answers, weight)
+    for kind, factor in ((LogisticCompleter, 2.0), (HingeCompleter, 1.0)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = kind(2, **QUICK).fit(world.pairs, world.answers, factor * weight)
+        assert np.isfinite(model.predict_proba([(0, 0)])).all()
+
+
+def test_a_diverging_chain_names_itself_and_keeps_the_last_good_checkpoint(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    from onebit.engine.chain import Chain
+
+    step = Chain._draw_side
+
+    def fail(self, side, pool):
+        if self.sweep == 7:
+            self.tables[1 - side][3, 0] = np.nan
+        return step(self, side, pool)
+
+    monkeypatch.setattr(Chain, "_draw_side", fail)
+    model = LogisticCompleter(2, **QUICK)
+    with pytest.raises(FloatingPointError, match=r"diverged in sweep 7: a draw of row \d+ is not finite"):
+        model.fit(world.pairs, world.answers, checkpoint=tmp_path / "kept")
+    monkeypatch.setattr(Chain, "_draw_side", step)
+    sweeps = []
+    model.fit(
+        world.pairs,
+        world.answers,
+        checkpoint=tmp_path / "kept",
+        callback=lambda p: sweeps.append(p.round),
+    )
+    assert sweeps[0] == 7  # the sixth was the last good one
+
+
+def test_sampling_beats_the_variational_posterior_where_answers_are_few():
+    world = simulate.world("B3", rank=3, seed=0)
+    test = world.all_pairs
+    chance = 1 / (1 + np.exp(-world.truth.ravel()))
+    fresh = np.where(np.random.default_rng(0).random(len(chance)) < chance, 1, -1)
+    losses = {}
+    for inference in ("variational", "sampling"):
+        model = LogisticCompleter(5, effects=False, inference=inference, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(world.pairs, world.answers)
+        losses[inference] = log_loss(fresh, model.predict_proba(test)[:, 1])
+    assert losses["sampling"] < losses["variational"]
