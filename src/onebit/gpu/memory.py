@@ -15,6 +15,8 @@ from onebit.posterior import packed_size
 
 # The largest rank that the kernels are made for: a row's system is held by one program.
 LARGEST_RANK = 128
+# What libraries take for themselves: cuBLAS has 32 MiB of scratch space on large GPUs.
+_LIBRARIES = 2**26
 # Of the memory that is free, what a fit may plan with.
 _SHARE = 0.9
 
@@ -30,12 +32,12 @@ def usable_bytes(device: torch.device) -> int:
 def state_bytes(shape: tuple[int, int], n: int, hierarchy: Hierarchy | LearntPrior, full: bool) -> int:
     """Return the bytes that a model's working state takes, its ``n`` answers not counted."""
     layout = Shape(hierarchy.rank)
-    total, before = 0, 0
+    total, before = _LIBRARIES, 0
     for side, rows in enumerate(shape):
         n_free = hierarchy.rank + hierarchy.has_effect(side)
         numbers = n_free + (packed_size(n_free) if full else n_free)
         # The state in double precision, the table in single, the start and the bounds of rows and chunks.
-        total += rows * (8 * (numbers + 1) + 4 * layout.stride + 8 * (hierarchy.rank + 8) + 24)
+        total += rows * (8 * (numbers + 2) + 4 * layout.stride + 8 * (hierarchy.rank + 8) + 24)
         total += min(SCRATCH, 4 * layout.partial * (rows + n // CHUNK))
         # A half step needs the state before it, a change of coordinates a part of the state after it.
         before = max(before, 8 * rows * numbers)
