@@ -17,10 +17,10 @@ from onebit.calibration import CERTAINTY
 from onebit.certificates import Certificate
 from onebit.diagnostics import DIAGNOSTICS
 from onebit.engine.chain import Target
-from onebit.engine.coordinate import Callback, Fit, Progress, Workers
+from onebit.engine.coordinate import Callback, Fit, Workers
 from onebit.engine.sampled_foldin import draw_new
 from onebit.engine.sampling import Averages, Plan, Sampled, sample
-from onebit.estimator import PairClassifier, logger
+from onebit.estimator import PairClassifier
 from onebit.hierarchy import Hierarchy
 from onebit.ids import pair_columns
 from onebit.ladder import RANDOMISED, DrawnPredictor
@@ -204,7 +204,7 @@ class ExactCompleter(VariationalCompleter):
                 seed,
                 pool,
                 pairs,
-                self._reporting_sweeps(callback),
+                self._reporting(callback, "sweep %d: loss %.6f"),
             )
 
     def held_out_averages(
@@ -219,17 +219,6 @@ class ExactCompleter(VariationalCompleter):
         plan = replace(self._plan(), n_chains=1, keep_bytes=0)
         seed = int(rng.integers(2**31 - 1))
         return self._sample(kept, posterior, plan, seed, callback, pairs).averages
-
-    def _reporting_sweeps(self, callback: Callback | None) -> Callback | None:
-        if not self.verbose:
-            return callback
-
-        def report(progress: Progress) -> None:
-            logger.info("sweep %d: loss %.6f", progress.round, progress.objective)
-            if callback is not None:
-                callback(progress)
-
-        return report
 
     def _run(
         self,

@@ -152,12 +152,14 @@ class VariationalCompleter(PairClassifier):
         """Go on from the variational posterior; return what else was found, as attributes to set."""
         return {}
 
-    def _reporting(self, callback: Callback | None) -> Callback | None:
+    def _reporting(
+        self, callback: Callback | None, line: str = "round %d: objective %.6f"
+    ) -> Callback | None:
         if not self.verbose:
             return callback
 
         def report(progress: Progress) -> None:
-            logger.info("round %d: objective %.6f", progress.round, progress.objective)
+            logger.info(line, progress.round, progress.objective)
             if callback is not None:
                 callback(progress)
 

@@ -108,6 +108,21 @@ def _moved(sums: SideSums, energy: Array, log_determinant: float) -> SideSums:
     )
 
 
+def factor_moment(covariances: Array, products: Array, rank: int) -> Array:
+    """Return the factors' second moment from the packed sum of covariances and the products of means."""
+    total = np.zeros_like(products)
+    total[np.tril_indices(len(total))] = covariances
+    total += np.tril(total, -1).T + products
+    return total[:rank, :rank]
+
+
+def whole_change(change: Array, n_free: int) -> Array:
+    """Return a change of the factors' coordinates as one of all coordinates."""
+    whole = np.eye(n_free)
+    whole[: len(change), : len(change)] = change
+    return whole
+
+
 def packed_change(change: Array) -> Array:
     """Return the matrix that takes packed triangles of ``V`` to those of ``change' V change``."""
     a, b = np.tril_indices(len(change))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.engine import kernels
-from onebit.engine.rotation import packed_change
+from onebit.engine.rotation import factor_moment, packed_change, whole_change
 from onebit.hierarchy import Hierarchy
 from onebit.learnt import LearntPrior
 from onebit.losses import Loss
@@ -107,17 +107,11 @@ class Side:
 
     def factor_moment(self) -> Array:
         """Return the second moment of the factors, summed over this side (full covariances)."""
-        n_free = self.mean.shape[1]
-        total = np.zeros((n_free, n_free))
-        total[np.tril_indices(n_free)] = self.covariance.sum(axis=0)
-        total += np.tril(total, -1).T + self.mean.T @ self.mean
-        return total[: self.rank, : self.rank]
+        return factor_moment(self.covariance.sum(axis=0), self.mean.T @ self.mean, self.rank)
 
     def change_coordinates(self, change: Array) -> None:
         """Replace the factors ``F`` of every row by ``F change`` (full covariances)."""
-        n_free = self.mean.shape[1]
-        whole = np.eye(n_free)
-        whole[: self.rank, : self.rank] = change
+        whole = whole_change(change, self.mean.shape[1])
         self.mean = self.mean @ whole
         packed = packed_change(whole)
         for begin in range(0, len(self.mean), ROWS_AT_ONCE):

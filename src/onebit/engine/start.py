@@ -100,18 +100,24 @@ def spectral_start(
         effects = first_effects(hierarchy, sums, [view.counts for view in views], effects)
     factors = [np.zeros((view.size, hierarchy.rank)) for view in views]
     if hierarchy.rank:
-        residuals = _Residuals(observations, effects, pool)
-        u, values, v = leading_triples(residuals, hierarchy.rank, rng)
-        for factor, vectors in zip(factors, (u, v), strict=True):
-            factor[:, : len(values)] = vectors * np.sqrt(len(vectors) * values)
-            if jitter:
-                size = jitter * np.sqrt((factor**2).mean() + 1e-4)
-                factor += size * rng.standard_normal(factor.shape)
+        fill_factors(factors, _Residuals(observations, effects, pool), rng, jitter)
     means = [
         np.column_stack([factor, effects[side]]) if hierarchy.has_effect(side) else factor
         for side, factor in enumerate(factors)
     ]
     return Start(means[0], means[1])
+
+
+def fill_factors(
+    factors: list[Any], residuals: Residuals, rng: np.random.Generator, jitter: float
+) -> None:
+    """Write the leading singular vectors to the factors of rows and columns, and noise if asked for."""
+    u, values, v = leading_triples(residuals, factors[0].shape[1], rng)
+    for factor, vectors in zip(factors, (u, v), strict=True):
+        factor[:, : len(values)] = vectors * residuals.placed(np.sqrt(len(vectors) * values))
+        if jitter:
+            size = jitter * math.sqrt(float((factor**2).mean()) + 1e-4)
+            factor += size * residuals.placed(rng.standard_normal(tuple(factor.shape)))
 
 
 def first_effects(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import triton
 from numpy.typing import NDArray
 
 from onebit.engine.kernels import layout
-from onebit.engine.rotation import packed_change
+from onebit.engine.rotation import factor_moment, packed_change, whole_change
 from onebit.gpu import kernels
 from onebit.gpu.data import CHUNK, GROUP, Batch, DeviceView
 from onebit.gpu.transfer import to_device, to_host
@@ -23,7 +24,7 @@ from onebit.posterior import Gaussians, packed_diagonal, packed_size
 Array = NDArray[np.float64]
 
 # Answers at once and warps of a walk, by the largest width of a line that they are for.
-_FASTEST = {128: (8, 1), 256: (4, 2), 2048: (2, 2), 4096: (4, 8)}
+_FASTEST = {128: (8, 1), 256: (4, 2), 2048: (2, 2), math.inf: (4, 8)}
 # Rows whose covariances change coordinates at once.
 ROWS_AT_ONCE = 2**17
 
@@ -78,9 +79,7 @@ class Shape:
     def walk_options(self) -> dict[str, int]:
         """Answers that a program takes at once, and its warps: what was fastest on an H200."""
         width = self.low + self.high
-        block, warps = next(
-            setting for most, setting in _FASTEST.items() if width <= most or most == max(_FASTEST)
-        )
+        block, warps = next(setting for most, setting in _FASTEST.items() if width <= most)
         return {"BLOCK": block, "num_warps": warps}
 
     @property
@@ -123,14 +122,12 @@ class DeviceSide:
             (max(longest, 1), self.shape.partial), dtype=torch.float32, device=self.device
         )
         places = layout(self.rank, self.has_effect, True)
-        facing = np.arange(self.shape.slots)
-        facing[[self.rank, self.rank + 1]] = self.rank + 1, self.rank
         self._own_place, self._own_factor, self._mean_place = (
             to_device(array, self.device)
             for array in (
                 places.own.astype(np.int32),
                 places.times,
-                (self.shape.last + facing).astype(np.int32),
+                places.own_mean[places.own_mean >= 0].astype(np.int32),
             )
         )
 
@@ -282,16 +279,12 @@ class DeviceSide:
 
     def factor_moment(self) -> Array:
         """Return the second moment of the factors, summed over this side (full covariances)."""
-        n_free = self._n_free
-        total = np.zeros((n_free, n_free))
-        total[np.tril_indices(n_free)] = to_host(self.covariance.sum(0))
-        total += np.tril(total, -1).T + to_host(self.mean.T @ self.mean)
-        return total[: self.rank, : self.rank]
+        covariances, products = to_host(self.covariance.sum(0)), to_host(self.mean.T @ self.mean)
+        return factor_moment(covariances, products, self.rank)
 
     def change_coordinates(self, change: Array) -> None:
         """Replace the factors ``F`` of every row by ``F change`` (full covariances)."""
-        whole = np.eye(self._n_free)
-        whole[: self.rank, : self.rank] = change
+        whole = whole_change(change, self._n_free)
         self.mean = self.mean @ to_device(whole, self.device)
         packed = to_device(packed_change(whole), self.device)
         for begin in range(0, len(self.mean), ROWS_AT_ONCE):

@@ -7,7 +7,7 @@ import torch
 import triton
 from numpy.typing import NDArray
 
-from onebit.engine.start import LARGEST_WEIGHT, Start, first_effects, leading_triples
+from onebit.engine.start import LARGEST_WEIGHT, Start, fill_factors, first_effects
 from onebit.gpu import kernels
 from onebit.gpu.data import CHUNK, GROUP, DeviceView
 from onebit.gpu.side import fold_groups
@@ -43,13 +43,7 @@ def spectral_start(
     if hierarchy.rank:
         scales = [view.counts.clamp(min=1).double().rsqrt().float() for view in views]
         odds = [effect.exp().float() for effect in effects]
-        residuals = _Residuals(views, scales, odds, mean_weight)
-        u, values, v = leading_triples(residuals, hierarchy.rank, rng)
-        for factor, vectors in zip(factors, (u, v), strict=True):
-            factor[:, : len(values)] = vectors * to_device(np.sqrt(len(vectors) * values), device)
-            if jitter:
-                size = jitter * float(((factor**2).mean() + 1e-4).sqrt())
-                factor += size * to_device(rng.standard_normal(factor.shape), device)
+        fill_factors(factors, _Residuals(views, scales, odds, mean_weight), rng, jitter)
     means = [
         torch.column_stack([factor, effects[side]]) if hierarchy.has_effect(side) else factor
         for side, factor in enumerate(factors)

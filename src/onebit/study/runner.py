@@ -6,13 +6,15 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import joblib
 
 from onebit.datasets import load_movielens_100k
 from onebit.study.plan import MOVIELENS, Plan, Task, as_json, task_from
 from onebit.threads import thread_count
+
+Found = TypeVar("Found")
 
 RESULTS = "study-results.jsonl"
 FORMAT = "onebit-study"
@@ -50,16 +52,8 @@ def run(
     tell : callable, optional
         Called with (done, total, task) after every task.
     """
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / RESULTS
-        mend(path)
-        results = read_results(path)
-        if not path.exists() or path.stat().st_size == 0:
-            path.write_text(json.dumps({"format": FORMAT, "version": VERSION}) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StudyError(f"cannot write to {folder}: {error}") from error
+    header = {"format": FORMAT, "version": VERSION}
+    path, results = begun(Path(folder), RESULTS, header, read_results)
     tasks = plan.tasks()
     missing = [task for task in tasks if task not in results]
     if any(task.data == MOVIELENS for task in missing):
@@ -121,6 +115,22 @@ def read_results(path: Path) -> Results:
         except (ValueError, KeyError, TypeError):
             raise StudyError(f"line {number} of {path} is damaged: {line[:80]!r}; {advice}") from None
     return results
+
+
+def begun(
+    folder: Path, name: str, header: dict[str, Any], read: Callable[[Path], Found]
+) -> tuple[Path, Found]:
+    """Return the results file of a folder, with its first line at least, and what it holds."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / name
+        mend(path)
+        results = read(path)
+        if not path.exists() or path.stat().st_size == 0:
+            path.write_text(json.dumps(header) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StudyError(f"cannot write to {folder}: {error}") from error
+    return path, results
 
 
 def mend(path: Path) -> None:

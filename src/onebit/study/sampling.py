@@ -29,14 +29,14 @@ from onebit.datasets import load_movielens_100k
 from onebit.exact import ExactCompleter
 from onebit.study.page import markdown
 from onebit.study.plan import MOVIELENS, MOVIELENS_TEST
-from onebit.study.runner import StudyError, mend
+from onebit.study.runner import StudyError, begun
 from onebit.threads import thread_count
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
 
 RESULTS, PAGE = "sampling-results.jsonl", "sampling.md"
-FORMAT, VERSION = "onebit-sampling-study", 1
+HEADER = {"format": "onebit-sampling-study", "version": 1}
 RANK, SCALE, LEVEL = 10, 0.03, 0.9
 CLIP = 1e-6
 # Entries of a table that are compared at once.
@@ -196,16 +196,7 @@ def run_sampling(
     tell: Callable[[int, int, object], None] | None = None,
 ) -> Results:
     """Compute what is missing of the plan in ``folder``, a line a task; the same call goes on."""
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / RESULTS
-        mend(path)
-        results = _read(path)
-        if not path.exists() or path.stat().st_size == 0:
-            path.write_text(json.dumps({"format": FORMAT, "version": VERSION}) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StudyError(f"cannot write to {folder}: {error}") from error
+    path, results = begun(Path(folder), RESULTS, HEADER, _read)
     tasks = plan.tasks()
     missing = [task for task in tasks if task not in results]
     if any(task.data == MOVIELENS for task in missing):
@@ -236,7 +227,7 @@ def _read(path: Path) -> Results:
     advice = "move it away or choose another folder; nothing was changed"
     head, *lines = path.read_text(encoding="utf-8").splitlines()
     try:
-        known = json.loads(head) == {"format": FORMAT, "version": VERSION}
+        known = json.loads(head) == HEADER
         entries = [json.loads(line) for line in lines]
         results = {SamplingTask(**entry["task"]): entry["result"] for entry in entries}
     except (ValueError, KeyError, TypeError):
