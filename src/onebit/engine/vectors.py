@@ -100,6 +100,19 @@ def dot16(typing: Any, own: Any, at: Any, table: Any, line: Any, column: Any) ->
     return types.float32(own, at, table, line, column), generate
 
 
+def _repeated(builder: Any, vector: Any, place: int, width: int) -> Any:
+    """Return a vector of ``width`` times the number at one place of another."""
+    places = ir.Constant(ir.VectorType(ir.IntType(32), width), [place] * width)
+    return builder.shuffle_vector(vector, vector, places)
+
+
+def _spread(builder: Any, value: Any, width: int) -> Any:
+    """Return a vector of ``width`` times one number in single precision."""
+    empty = ir.Constant(ir.VectorType(_SINGLE, width), ir.Undefined)
+    single = builder.insert_element(empty, value, ir.Constant(ir.IntType(32), 0))
+    return _repeated(builder, single, 0, width)
+
+
 @intrinsic
 def weighted_sum16(
     typing: Any,
@@ -122,15 +135,9 @@ def weighted_sum16(
             context, builder, signature, values
         )
         total = cgutils.alloca_once_value(builder, ir.Constant(_BLOCK, [0.0] * BLOCK))
-        integer = ir.IntType(32)
         with cgutils.for_range(builder, count_) as loop:
             line = index_.element(builder.add(first_, loop.index))
-            single = builder.insert_element(
-                ir.Constant(_BLOCK, ir.Undefined), weights_.element(loop.index), ir.Constant(integer, 0)
-            )
-            spread = builder.shuffle_vector(
-                single, single, ir.Constant(ir.VectorType(integer, BLOCK), [0] * BLOCK)
-            )
+            spread = _spread(builder, weights_.element(loop.index), BLOCK)
             product = builder.fmul(spread, table_.load(_BLOCK, line, column_), flags=_FAST)
             builder.store(builder.fadd(builder.load(total), product, flags=_FAST), total)
         out_.store(builder.load(total), to_)
@@ -194,22 +201,14 @@ def weighted_products16(
         )
         zero = ir.Constant(_BLOCK, [0.0] * BLOCK)
         totals = [cgutils.alloca_once_value(builder, zero) for _ in range(TILE)]
-        integer = ir.IntType(32)
         few = ir.VectorType(_SINGLE, TILE)
         with cgutils.for_range(builder, count_) as loop:
             line = index_.element(builder.add(first_, loop.index))
-            single = builder.insert_element(
-                ir.Constant(few, ir.Undefined), weights_.element(loop.index), ir.Constant(integer, 0)
-            )
-            spread = builder.shuffle_vector(
-                single, single, ir.Constant(ir.VectorType(integer, TILE), [0] * TILE)
-            )
+            spread = _spread(builder, weights_.element(loop.index), TILE)
             left = builder.fmul(spread, table_.load(few, line, row_), flags=_FAST)
             right = table_.load(_BLOCK, line, column_)
             for k, total in enumerate(totals):
-                own = builder.shuffle_vector(
-                    left, left, ir.Constant(ir.VectorType(integer, BLOCK), [k] * BLOCK)
-                )
+                own = _repeated(builder, left, k, BLOCK)
                 product = builder.fmul(own, right, flags=_FAST)
                 builder.store(builder.fadd(builder.load(total), product, flags=_FAST), total)
         for k, total in enumerate(totals):
