@@ -30,7 +30,8 @@ def test_an_unknown_row_has_the_moments_of_its_prior(posterior):
     rng = np.random.default_rng(0)
     hyper, rank = posterior.hyper, posterior.hierarchy.rank
     n = 40_000
-    factors = rng.standard_normal((n, rank)) * np.sqrt(hyper.factors.mean)
+    share = 1 / (posterior.shape[0] + 1)  # what is not known of the factors' mean
+    factors = rng.normal(hyper.means[0], np.sqrt(hyper.factors.mean * (1 + share)), (n, rank))
     effect = rng.normal(
         hyper.intercept_mean, np.sqrt(hyper.row_effect.mean[0] + hyper.intercept_variance), n
     )
@@ -45,7 +46,8 @@ def test_an_unknown_row_has_the_moments_of_its_prior(posterior):
 
 def test_both_unknown_is_the_prior_alone(posterior):
     mean, variance = posterior.score_moments([-1], [-1])
-    assert mean[0] == pytest.approx(posterior.hyper.intercept_mean)
+    hyper = posterior.hyper
+    assert mean[0] == pytest.approx(hyper.intercept_mean + hyper.means[0] @ hyper.means[1])
     known = posterior.score_moments([3], [5])[1]
     assert variance[0] > known[0]
 
@@ -53,14 +55,14 @@ def test_both_unknown_is_the_prior_alone(posterior):
 @pytest.mark.parametrize("prior", ["inverse-gamma", "gamma"])
 @FAMILIES
 def test_the_divergence_agrees_with_monte_carlo(small_world, covariance, prior):
-    """KL(rho, pi) = E_rho[log rho - log pi], over factors, effects, variances and intercept."""
+    """KL(rho, pi) = E_rho[log rho - log pi], over factors, effects, variances, intercept and means."""
     model = LogisticCompleter(2, covariance=covariance, prior=prior, max_iter=20)
     posterior = model.fit(small_world.pairs, small_world.answers).posterior_
     hierarchy, hyper = posterior.hierarchy, posterior.hyper
     rng = np.random.default_rng(1)
     m1, m2 = posterior.shape
     sums = [side.sums(hierarchy, k) for k, side in enumerate(posterior.sides)]
-    energy = sums[0].second_moment[:2] + sums[1].second_moment[:2]
+    energy = sum(s.second_moment[:2] - s.first_moment[:2] ** 2 / (s.size + 1) for s in sums)
 
     def variance_law(prior, count, energy):
         """The optimal rho^gamma and the prior as scipy distributions."""
@@ -78,7 +80,7 @@ def test_the_divergence_agrees_with_monte_carlo(small_world, covariance, prior):
     # The stored hyper-posterior belongs to the final factors: the last step of a round updates it.
     laws = [variance_law(hierarchy.factor_prior, m1 + m2, e) for e in energy]
     mu, mu_var = hyper.intercept_mean, hyper.intercept_variance
-    row_energy = sums[0].second_moment[2] + m1 * (mu**2 + mu_var) - 2 * mu * sums[0].effect
+    row_energy = sums[0].second_moment[2] + m1 * (mu**2 + mu_var) - 2 * mu * sums[0].first_moment[2]
     laws.append(variance_law(hierarchy.effect_prior, m1, row_energy))
     laws.append(variance_law(hierarchy.effect_prior, m2, sums[1].second_moment[2]))
     gammas = []
@@ -90,6 +92,11 @@ def test_the_divergence_agrees_with_monte_carlo(small_world, covariance, prior):
     total += stats.norm.logpdf(intercept, mu, np.sqrt(mu_var))
     total -= stats.norm.logpdf(intercept, 0, np.sqrt(hierarchy.intercept_variance))
     for side, gaussians in enumerate(posterior.sides):
+        deviation = np.sqrt(np.array(gammas[:2]).T)
+        share = 1 / (len(gaussians.mean) + 1)
+        means = rng.normal(hyper.means[side], deviation * np.sqrt(share))
+        total += stats.norm.logpdf(means, hyper.means[side], deviation * np.sqrt(share)).sum(axis=1)
+        total -= stats.norm.logpdf(means, 0, deviation).sum(axis=1)
         dense = gaussians.dense_covariance()
         cholesky = np.linalg.cholesky(dense)
         half_log_det = np.log(np.diagonal(cholesky, axis1=1, axis2=2)).sum()
@@ -97,7 +104,7 @@ def test_the_divergence_agrees_with_monte_carlo(small_world, covariance, prior):
             noise = rng.standard_normal(gaussians.mean.shape)
             value = gaussians.mean + np.einsum("mab,mb->ma", cholesky, noise)
             spread = np.array([gammas[0][d], gammas[1][d], gammas[2 + side][d]])
-            centre = np.array([0.0, 0.0, intercept[d] if side == 0 else 0.0])
+            centre = np.array([*means[d], intercept[d] if side == 0 else 0.0])
             total[d] += -0.5 * (noise**2).sum() - half_log_det
             total[d] += 0.5 * (((value - centre) ** 2) / spread).sum()
             total[d] += 0.5 * len(value) * np.log(spread).sum()
@@ -148,3 +155,13 @@ def test_codes_outside_the_matrix_are_refused(posterior):
     draw = posterior.sample(np.random.default_rng(0))
     with pytest.raises(ValueError, match="row code -1 is outside 0"):
         draw.scores(np.array([-1]), np.array([0]))
+
+
+def test_scores_are_main_effects_and_what_centred_factors_add(posterior):
+    rows, columns = np.divmod(np.arange(50 * 40), 40)
+    main = posterior.main_effects(0)[rows] + posterior.main_effects(1)[columns]
+    beyond = posterior.centred_factors(0) @ posterior.centred_factors(1).T
+    np.testing.assert_allclose(
+        main + beyond[rows, columns], posterior.score_moments(rows, columns)[0], atol=1e-9
+    )
+    assert np.abs(posterior.hyper.means).max() > 0.01

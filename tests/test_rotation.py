@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onebit import LogisticCompleter, Observations
-from onebit.engine.rotation import _column_scales, best_rotation
+from onebit.engine.rotation import Change, _column_scales, best_coordinates
 from onebit.engine.side import Side
 from onebit.observations import View
 from onebit.priors import Gamma, InverseGamma
@@ -27,16 +27,21 @@ def sides_of(posterior):
 
 def skewed(sides, rng):
     """Turn the factors away from the best coordinates."""
-    change = rng.standard_normal((4, 4)) + 2 * np.eye(4)
-    sides[0].change_coordinates(change)
-    sides[1].change_coordinates(np.linalg.inv(change).T)
+    turn = rng.standard_normal((4, 4)) + 2 * np.eye(4)
+    sides[0].change_coordinates(Change.of_factors(turn, 5))
+    sides[1].change_coordinates(Change.of_factors(np.linalg.inv(turn).T, 5))
+    for side in (0, 1):
+        shift, shear = 0.3 * rng.standard_normal(4), np.eye(5)
+        shear[:4, 4] = -shift
+        sides[side].change_coordinates(Change(np.eye(5), np.append(shift, 0.0)))
+        sides[1 - side].change_coordinates(Change(shear, np.zeros(5)))
     return sides
 
 
-def rotation_of(posterior, sides):
-    moments = tuple(side.factor_moment() for side in sides)
+def coordinates_of(posterior, sides):
+    moments = tuple(side.second_moment() for side in sides)
     sums = tuple(side.sums() for side in sides)
-    return best_rotation(posterior.hierarchy, moments, sums, posterior.hyper), sums
+    return best_coordinates(posterior.hierarchy, moments, sums, posterior.hyper), sums
 
 
 def test_no_score_notices_a_change_of_coordinates(posterior, rng):
@@ -56,21 +61,21 @@ def test_no_score_notices_a_change_of_coordinates(posterior, rng):
 
 def test_the_step_lowers_the_divergence_to_what_it_says(posterior, rng):
     sides = skewed(sides_of(posterior), rng)
-    rotation, sums = rotation_of(posterior, sides)
+    better, sums = coordinates_of(posterior, sides)
     before = posterior.hierarchy.kl(sums, posterior.hyper)
-    sides[0].change_coordinates(rotation.rows)
-    sides[1].change_coordinates(rotation.columns)
+    for side, change in zip(sides, better.changes, strict=True):
+        side.change_coordinates(change)
     after = tuple(side.sums() for side in sides)
-    np.testing.assert_allclose(after[0].second_moment, rotation.sums[0].second_moment, rtol=1e-8)
-    np.testing.assert_allclose(after[1].second_moment, rotation.sums[1].second_moment, rtol=1e-8)
-    reached = posterior.hierarchy.kl(after, rotation.hyper)
-    assert reached == pytest.approx(posterior.hierarchy.kl(rotation.sums, rotation.hyper), rel=1e-9)
+    for found, said in zip(after, better.sums, strict=True):
+        np.testing.assert_allclose(found.first_moment, said.first_moment, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(found.second_moment, said.second_moment, rtol=1e-8)
+    reached = posterior.hierarchy.kl(after, better.hyper)
+    assert reached == pytest.approx(posterior.hierarchy.kl(better.sums, better.hyper), rel=1e-9)
     assert reached < before
-    # Both second moments are diagonal now, and there is nothing more to gain.
-    moments = tuple(side.factor_moment() for side in sides)
-    assert best_rotation(posterior.hierarchy, moments, after, rotation.hyper) is None
-    for side in sides:
-        moment = side.factor_moment()
+    # Both second moments around the means are diagonal now.
+    for k, side in enumerate(sides):
+        mean = side.sums().first_moment[:4]
+        moment = side.second_moment()[:4, :4] - posterior.hierarchy.mean_share(k) * np.outer(mean, mean)
         off = moment - np.diag(np.diag(moment))
         assert np.abs(off).max() < 1e-6 * np.abs(moment).max()
 

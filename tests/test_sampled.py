@@ -106,12 +106,27 @@ def test_unknown_ids_count_with_what_is_known_of_the_other_one(logistic):
     assert ((chance > 0) & (chance < 1)).all()
     # The law of total variance, by simulation of the prior under every draw.
     draws, rng = logistic.draws_, np.random.default_rng(0)
-    new = rng.normal(size=(4000, *draws.factors.shape)) * np.sqrt(draws.factors)
+    m = draws.shape[0] + 1.0
+    mean_of_factors = draws.rows[:, :, :-1].sum(axis=0) / m
+    new = rng.normal(size=(4000, *draws.factors.shape)) * np.sqrt(draws.factors * (1 + 1 / m))
+    new += mean_of_factors
     effect = draws.intercept + rng.normal(size=(4000, draws.count)) * np.sqrt(draws.effects[:, 0])
     scores = (new * draws.columns[2, :, :-1]).sum(axis=-1) + effect + draws.columns[2, :, -1]
     assert mean[0] == pytest.approx(scores.mean(), abs=0.03)
     assert variance[0] == pytest.approx(scores.var(), rel=0.05)
     assert chance[0] == pytest.approx((1 / (1 + np.exp(-scores))).mean(), abs=0.005)
+
+
+def test_effects_are_those_on_a_typical_column_or_row(logistic):
+    draws = logistic.draws_
+    m1, m2 = draws.shape
+    rows, columns = np.divmod(np.arange(m1 * m2), m2)
+    scores = draws.scores(rows, columns).mean(axis=1).reshape(m1, m2)
+    for side, effects in enumerate((logistic.row_effects_, logistic.column_effects_)):
+        average = scores.mean(axis=1 - side)
+        # The mean of m factors is shrunk by m / (m + 1).
+        np.testing.assert_allclose(effects - effects.mean(), average - average.mean(), atol=0.1)
+        assert np.corrcoef(effects, average)[0, 1] > 0.999
 
 
 def test_fold_in_draws_what_a_refit_would_find(world):
@@ -266,10 +281,10 @@ def test_a_diverging_chain_names_itself_and_keeps_the_last_good_checkpoint(world
 
     step = Chain._draw_side
 
-    def fail(self, side, pool):
+    def fail(self, side, *others):
         if self.sweep == 7:
             self.tables[1 - side][3, 0] = np.nan
-        return step(self, side, pool)
+        return step(self, side, *others)
 
     monkeypatch.setattr(Chain, "_draw_side", fail)
     model = LogisticCompleter(2, **QUICK)

@@ -362,7 +362,7 @@ class ExactCompleter(VariationalCompleter):
     def _effects(self, side: int) -> pd.Series:
         effects = super()._effects(side)
         if self.is_sampled:
-            effects = pd.Series(self.draws_.mean_effects(side), index=effects.index, name=effects.name)
+            effects = pd.Series(self.draws_.main_effects(side), index=effects.index, name=effects.name)
         return effects
 
     def _fold_in_draws(self, side: int, answers: View, temperature: float) -> None:

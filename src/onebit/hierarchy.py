@@ -5,6 +5,12 @@ The model of a score is ``M_ij = a_i + b_j + L_i . R_j`` with ``L_ik, R_jk ~ N(0
 is the one without the effects ``a`` and ``b``. Everything that the hierarchy needs to know of the
 factors' posterior is a handful of sums over rows and over columns.
 
+With ``factor_means``, rows whose columns have effects get a mean: ``L_ik ~ N(nu_k, gamma_k)`` with
+``nu_k ~ N(0, gamma_k)``, and columns likewise. ``nu . R_j`` is a part of the effect of column ``j`` that
+goes with its factors: a column liked by most is liked by some in particular. Given ``gamma`` the mean of
+``m`` rows with sum ``F`` is ``N(F / (m + 1), gamma / (m + 1))``, which is also its best distribution; so
+it is integrated out, and leaves the variance with the energy ``sum L^2 - F^2 / (m + 1)``.
+
 A side may be ``sparse``: each of its coordinates then has a variance of its own, ``gamma_k psi_ik`` with
 ``psi_ik`` from ``LOCAL_PRIOR`` (a Student prior), so that a row (or column) takes part in few factors.
 The best distribution of every ``psi_ik`` is known in closed form and is nowhere stored.
@@ -30,27 +36,32 @@ NO_COORDINATES = np.empty((0, 0))
 class SideSums:
     """Sums over the rows (or columns) of a factor posterior.
 
-    ``second_moment`` has one entry a coordinate (the factors, then the effect if there is one);
-    ``effect`` is the sum of the effects' means, ``log_determinant`` that of the covariances'. A
-    sparse side also brings the second moments of its factors one by one, in ``coordinates``.
+    ``first_moment`` and ``second_moment`` have one entry a coordinate (the factors, then the effect if
+    there is one); ``log_determinant`` is that of the covariances. A sparse side also brings the second
+    moments of its factors one by one, in ``coordinates``.
     """
 
     size: int
+    first_moment: Array
     second_moment: Array
-    effect: float
     log_determinant: float
     coordinates: Array = field(default_factory=lambda: NO_COORDINATES)
 
 
 @dataclass(frozen=True)
 class HyperPosterior:
-    """The posterior of everything above the factors: variances and intercept."""
+    """The posterior of everything above the factors: variances, intercept and the factors' means.
+
+    ``means`` are those of the rows' and of the columns' factors, of shape (2, rank), zero where they have
+    none. Given the variances, their spread is known.
+    """
 
     factors: VariancePosterior
     row_effect: VariancePosterior | None
     column_effect: VariancePosterior | None
     intercept_mean: float
     intercept_variance: float
+    means: Array
 
     def effect(self, side: int) -> VariancePosterior | None:
         """Return the variance of the row effects (side 0) or of the column effects (side 1)."""
@@ -69,6 +80,7 @@ class Hierarchy:
     effect_prior: VariancePrior
     intercept_variance: float = 10.0
     sparse: int | None = None
+    factor_means: bool = False
 
     def has_effect(self, side: int) -> bool:
         """Say whether side 0 (rows) or side 1 (columns) has effects."""
@@ -85,15 +97,23 @@ class Hierarchy:
             return 0
         return 1 if self.column_effects else None
 
+    def mean_share(self, side: int) -> float:
+        """Return what makes the mean of a side's factors out of their sum: 1 / (m + 1), or zero."""
+        has_mean = self.factor_means and self.has_effect(1 - side)
+        return 1.0 / (self.shape[side] + 1.0) if has_mean else 0.0
+
     def update(self, sums: tuple[SideSums, SideSums], hyper: HyperPosterior | None) -> HyperPosterior:
         """Return the variances that are best for these factors, given the intercept of ``hyper``."""
         mean, variance = self._intercept(sums, hyper)
+        means = np.stack(
+            [self.mean_share(side) * part.first_moment[: self.rank] for side, part in enumerate(sums)]
+        )
         energy = np.zeros(self.rank)
         for side, part in enumerate(sums):
             if side == self.sparse and hyper is not None:
                 energy += (part.coordinates * self.local_precision(part.coordinates, hyper)).sum(axis=0)
             else:
-                energy += part.second_moment[: self.rank]
+                energy += self._factor_energy(side, part, means[side])
         effects = [
             self.effect_prior.posterior([side.size], [self._effect_energy(k, side, mean, variance)])
             if self.has_effect(k)
@@ -101,7 +121,15 @@ class Hierarchy:
             for k, side in enumerate(sums)
         ]
         factors = self.factor_prior.posterior(np.full(self.rank, sum(self.shape)), energy)
-        return HyperPosterior(factors, effects[0], effects[1], mean, variance)
+        return HyperPosterior(factors, effects[0], effects[1], mean, variance, means)
+
+    def _factor_energy(self, side: int, sums: SideSums, mean: Array) -> Array:
+        """Return the energy of the factors around a mean of their own, and that of the mean."""
+        energy = sums.second_moment[: self.rank]
+        share = self.mean_share(side)
+        if share == 0.0:
+            return energy
+        return energy - 2.0 * mean * sums.first_moment[: self.rank] + mean * mean / share
 
     def _intercept(
         self, sums: tuple[SideSums, SideSums], hyper: HyperPosterior | None
@@ -110,17 +138,20 @@ class Hierarchy:
         if side is None:
             return 0.0, 0.0
         if hyper is None:
-            return sums[side].effect / sums[side].size, 1.0 / sums[side].size
+            return self._effect_sum(sums[side]) / sums[side].size, 1.0 / sums[side].size
         effect = hyper.effect(side)
         assert effect is not None
         inverse = float(effect.inverse[0])
         precision = 1.0 / self.intercept_variance + sums[side].size * inverse
-        return inverse * sums[side].effect / precision, 1.0 / precision
+        return inverse * self._effect_sum(sums[side]) / precision, 1.0 / precision
+
+    def _effect_sum(self, sums: SideSums) -> float:
+        return float(sums.first_moment[self.rank])
 
     def _effect_energy(self, side: int, sums: SideSums, mean: float, variance: float) -> float:
         energy = float(sums.second_moment[self.rank])
         if side == self.intercept_side:
-            energy += sums.size * (mean * mean + variance) - 2.0 * mean * sums.effect
+            energy += sums.size * (mean * mean + variance) - 2.0 * mean * self._effect_sum(sums)
         return energy
 
     @property
@@ -133,8 +164,8 @@ class Hierarchy:
         second_moment = mean**2 + variance
         return SideSums(
             len(mean),
+            mean.sum(axis=0),
             second_moment.sum(axis=0),
-            float(mean[:, self.rank].sum()) if self.has_effect(side) else 0.0,
             log_determinant,
             second_moment[:, : self.rank] if side == self.sparse else NO_COORDINATES,
         )
@@ -149,6 +180,7 @@ class Hierarchy:
         precision = np.empty(self.n_free(side))
         linear = np.zeros(self.n_free(side))
         precision[: self.rank] = hyper.factors.inverse
+        linear[: self.rank] = hyper.factors.inverse * hyper.means[side]
         effect = hyper.effect(side)
         if effect is not None:
             precision[self.rank] = effect.inverse[0]
@@ -167,7 +199,8 @@ class Hierarchy:
     def prior_moments(self, side: int, hyper: HyperPosterior) -> tuple[Array, Array]:
         """Return mean and variances of a row (or column) that has not been seen."""
         mean, variance = np.zeros(self.n_free(side)), np.empty(self.n_free(side))
-        variance[: self.rank] = hyper.factors.mean
+        mean[: self.rank] = hyper.means[side]
+        variance[: self.rank] = hyper.factors.mean * (1.0 + self.mean_share(side))
         effect = hyper.effect(side)
         if effect is not None:
             variance[self.rank] = effect.mean[0]
@@ -177,14 +210,18 @@ class Hierarchy:
         return mean, variance
 
     def log_prior(self, factors: tuple[Array, Array], intercept: float) -> float:
-        """Return the log density of factors, effects and intercept, the variances integrated out.
+        """Return the log density of factors, effects and intercept, all above them integrated out.
 
         Not known in closed form for a sparse side: NaN.
         """
         if self.sparse is not None:
             return float("nan")
-        energy = sum((side[:, : self.rank] ** 2).sum(axis=0) for side in factors)
+        energy = np.zeros(self.rank)
+        for side, values in enumerate(factors):
+            part = values[:, : self.rank]
+            energy += (part**2).sum(axis=0) - self.mean_share(side) * part.sum(axis=0) ** 2
         total = float(self.factor_prior.log_marginal(sum(self.shape), energy).sum())
+        total -= self._log_sizes()
         for side, values in enumerate(factors):
             if self.has_effect(side):
                 centre = intercept if side == self.intercept_side else 0.0
@@ -195,8 +232,13 @@ class Hierarchy:
             total -= 0.5 * float(np.log(2.0 * np.pi * self.intercept_variance))
         return total
 
+    def _log_sizes(self) -> float:
+        """Return what the means cost besides the energy: ``log(m + 1) / 2`` each."""
+        shares = [self.mean_share(side) for side in (0, 1)]
+        return -0.5 * self.rank * sum(float(np.log(share)) for share in shares if share)
+
     def kl(self, sums: tuple[SideSums, SideSums], hyper: HyperPosterior) -> float:
-        """Return ``KL(rho, pi)`` in full: factors, effects, their variances and the intercept."""
+        """Return ``KL(rho, pi)`` in full: factors, effects, their variances, intercept and means."""
         factor_energy = np.zeros(self.rank)
         total = 0.0
         for side, part in enumerate(sums):
@@ -204,7 +246,8 @@ class Hierarchy:
                 square = part.coordinates * hyper.factors.inverse
                 total += float(LOCAL_PRIOR.scale_mixture(square)[0].sum())
             else:
-                factor_energy += part.second_moment[: self.rank]
+                factor_energy += self._factor_energy(side, part, hyper.means[side])
+        total += self._log_sizes()
         total += float(hyper.factors.gaussian_kl(sum(self.shape), factor_energy).sum())
         for side, part in enumerate(sums):
             total -= 0.5 * part.log_determinant

@@ -85,9 +85,9 @@ _VECTOR = {"reassoc", "contract", "arcp", "nsz"}
 
 
 @numba.njit(forceinline=True, error_model="numpy", fastmath=_VECTOR)
-def _majorise_logistic(first, count, sign, mean, second_moment, root, power, bits, scale):
+def decays(count, root, power, bits):
+    """Write ``exp(-root)`` in two parts, ``power`` times what ``bits`` say as a float."""
     for k in range(count):
-        root[k] = np.sqrt(max(second_moment[k], np.float32(0.0)))
         x = max(-root[k], _SMALLEST_EXPONENT)
         exponent = np.int32(x * _LOG2_E - _HALF)
         whole = np.float32(exponent)
@@ -95,6 +95,13 @@ def _majorise_logistic(first, count, sign, mean, second_moment, root, power, bit
         tail = _E3 + x * (_E4 + x * (_E5 + x * (_E6 + x * _E7)))
         power[k] = _ONE + x * (_ONE + x * (_HALF + x * tail))
         bits[k] = (exponent + 127) << 23  # two to that power, as a float
+
+
+@numba.njit(forceinline=True, error_model="numpy", fastmath=_VECTOR)
+def _majorise_logistic(first, count, sign, mean, second_moment, root, power, bits, scale):
+    for k in range(count):
+        root[k] = np.sqrt(max(second_moment[k], np.float32(0.0)))
+    decays(count, root, power, bits)
     product = _ONE
     total = np.float32(0.0)
     for k in range(count):

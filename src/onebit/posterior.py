@@ -230,13 +230,29 @@ class Posterior:
         sums = self.rows.sums(hierarchy, 0), self.columns.sums(hierarchy, 1)
         return hierarchy.kl(sums, self.hyper)
 
+    def centred_factors(self, side: int) -> Array:
+        """Return the mean factors of rows (side 0) or columns around the mean that they share."""
+        return self.sides[side].mean[:, : self.hierarchy.rank] - self.hyper.means[side]
+
+    def main_effects(self, side: int) -> Array:
+        """Return the mean effects of rows (side 0) or columns, on a typical column (or row).
+
+        With the factors' means, ``nu`` of rows and ``kappa`` of columns, a score is ``a_i + L_i . kappa``,
+        plus ``b_j + (R_j - kappa) . nu``, plus ``(L_i - nu) . (R_j - kappa)``.
+        """
+        rank, means = self.hierarchy.rank, self.hyper.means
+        gaussians = self.sides[side]
+        factors = gaussians.mean[:, :rank]
+        if side != self.hierarchy.intercept_side:
+            factors = factors - means[side]
+        return gaussians.mean[:, rank] + factors @ means[1 - side]
+
     @cached_property
     def singular_values(self) -> Array:
-        """The singular values of the mean of ``L R'``, scaled to root-mean-square scores."""
-        rank = self.hierarchy.rank
-        if rank == 0:
+        """The singular values of the mean of ``L R'`` beyond main effects, as root-mean-square scores."""
+        if self.hierarchy.rank == 0:
             return np.zeros(0)
-        left, right = (_gram_root(side.mean[:, :rank]) for side in self.sides)
+        left, right = (_gram_root(self.centred_factors(side)) for side in (0, 1))
         values = np.linalg.svd(left @ right.T, compute_uv=False)
         return values / np.sqrt(np.prod([float(size) for size in self.shape]))
 
@@ -343,6 +359,7 @@ class Posterior:
             if variances is not None:
                 for part, values in asdict(variances).items():
                     tensors[f"{name}.{part}"] = values
+        tensors["means"] = self.hyper.means
         return tensors, {
             "full": self.rows.full,
             "intercept": [self.hyper.intercept_mean, self.hyper.intercept_variance],
@@ -365,10 +382,11 @@ class Posterior:
         factors, row_effect, column_effect = variances
         assert factors is not None
         mean, variance = content["intercept"]
+        means = tensors["means"] if settings.get("factor_means") else np.zeros((2, settings["rank"]))
         return cls(
             Gaussians(tensors["rows.mean"], tensors["rows.covariance"], content["full"]),
             Gaussians(tensors["columns.mean"], tensors["columns.covariance"], content["full"]),
-            HyperPosterior(factors, row_effect, column_effect, mean, variance),
+            HyperPosterior(factors, row_effect, column_effect, mean, variance, means),
             Hierarchy(**settings),
         )
 

@@ -98,9 +98,22 @@ class Draws:
         """Return what the effects of a side are centred at, a number a draw."""
         return self.intercept if side == self.hierarchy.intercept_side else np.zeros(self.count)
 
-    def mean_effects(self, side: int) -> Array:
-        """Return the mean effect of each row (side 0) or column."""
-        return self.sides[side][:, :, self.hierarchy.rank].mean(axis=1, dtype=float)
+    @cached_property
+    def factor_means(self) -> tuple[Array, Array]:
+        """What the factors of rows and of columns are centred at, of shape (draws, rank)."""
+        rank, share = self.hierarchy.rank, self.hierarchy.mean_share
+        rows, columns = (side[:, :, :rank].sum(axis=0, dtype=float) for side in self.sides)
+        return share(0) * rows, share(1) * columns
+
+    def main_effects(self, side: int) -> Array:
+        """Return the mean effects of rows (side 0) or columns: see ``Posterior.main_effects``."""
+        rank, means = self.hierarchy.rank, self.factor_means
+        values = self.sides[side]
+        effects = values[:, :, rank].mean(axis=1, dtype=float)
+        effects += np.einsum("mdk,dk->m", values[:, :, :rank], means[1 - side]) / self.count
+        if side != self.hierarchy.intercept_side:
+            effects -= float((means[side] * means[1 - side]).sum()) / self.count
+        return effects
 
     def averages(
         self, rows: ArrayLike, columns: ArrayLike, n_jobs: int | None = None, chances: bool = True
@@ -180,20 +193,30 @@ class Draws:
                 spread[unknown] += self.effects[:, side]
         both = known[0] & known[1]
         centre[both] += np.einsum("ndk,ndk->nd", parts[0][both], parts[1][both])
+        means = self.factor_means
+        variances = [self.factors * (1.0 + hierarchy.mean_share(side)) for side in (0, 1)]
         for side in (0, 1):
             one = known[side] & ~known[1 - side]
-            spread[one] += np.einsum("ndk,dk->nd", parts[side][one] ** 2, self.factors)
-        spread[~known[0] & ~known[1]] += (self.factors**2).sum(axis=1)
+            centre[one] += np.einsum("ndk,dk->nd", parts[side][one], means[1 - side])
+            spread[one] += np.einsum("ndk,dk->nd", parts[side][one] ** 2, variances[1 - side])
+        neither = ~known[0] & ~known[1]
+        centre[neither] += (means[0] * means[1]).sum(axis=1)
+        spread[neither] += (
+            (means[0] ** 2 + variances[0]) * (means[1] ** 2 + variances[1]) - (means[0] * means[1]) ** 2
+        ).sum(axis=1)
         return centre, spread
 
     @cached_property
     def mean_factors(self) -> tuple[Array, Array]:
         """Factors whose product is the mean of ``L R'``, up to its rank, along its principal axes.
 
-        Draws differ by rotations that no score notices, so that means of the factors say nothing.
+        Both sides are taken around their means: what is beyond main effects. Draws differ by rotations that no score notices, so that means of the factors say nothing.
         """
         rank = self.hierarchy.rank
-        left, right = (side[:, :, :rank].reshape(len(side), -1) for side in self.sides)
+        left, right = (
+            (side[:, :, :rank] - mean.astype(np.float32)).reshape(len(side), -1)
+            for side, mean in zip(self.sides, self.factor_means, strict=True)
+        )
         wanted = min(rank + 8, *self.shape) if rank else 0
         basis = np.random.default_rng(0).standard_normal((len(right), wanted)).astype(np.float32)
         for _ in range(_TURNS):

@@ -178,6 +178,7 @@ class VariationalCompleter(PairClassifier):
             variance_prior(self.prior, self._prior_scale(), sum(shape)),
             InverseGamma(1.0, 1.0),
             sparse=None if self.sparse is None else ("rows", "columns").index(self.sparse),
+            factor_means=self.sparse is None,
         )
 
     def _prior_scale(self) -> float:
@@ -311,7 +312,7 @@ class VariationalCompleter(PairClassifier):
         if not hierarchy.has_effect(side):
             raise AttributeError(f"this model has no {SIDES[side]} effects: effects={self.effects!r}")
         labels = (self.rows_, self.columns_)[side].labels
-        return pd.Series(self.posterior_.sides[side].mean[:, hierarchy.rank], index=labels, name="effect")
+        return pd.Series(self.posterior_.main_effects(side), index=labels, name="effect")
 
     @property
     def row_effects_(self) -> pd.Series:

@@ -41,8 +41,6 @@ Table = NDArray[np.float32]
 
 # Rows whose start is drawn at once: their covariances' roots are held.
 _ROWS_AT_ONCE = 16384
-# Answers whose scores are formed at once: some ten megabytes.
-_ANSWERS_AT_ONCE = 100_000
 # Most steps of a slice to either side, each of one in the logarithm.
 _STEPS = 30
 SIDES = ("row", "column")
@@ -53,7 +51,7 @@ class Hyper:
     """A draw of what stands above the factors: variances and intercept.
 
     ``effects`` has the variance of the row effects, then that of the column effects; one where there are
-    none.
+    none. The factors' means are integrated out but for the pass over a side's rows, which needs them.
     """
 
     factors: Array
@@ -149,17 +147,15 @@ class Chain:
         chain.hyper = chain._drawn_hyper(rng)
         return chain
 
-    def step(self, pool: Threads, rescale: bool = False) -> None:
-        """Make one sweep; ``rescale`` adds a move of all scores at once, which costs a look at each."""
+    def step(self, pool: Threads) -> None:
+        """Make one sweep."""
         self.sweep += 1
         rng = sweep_generator(self.key, self.sweep)
         for side in (0, 1):
-            scales = self._draw_side(side, pool)
+            scales = self._draw_side(side, pool, rng)
             self._stretch(scales, rng)
             self.hyper = self._drawn_hyper(rng)
         self._move(rng)
-        if rescale:
-            self._rescale(rng)
 
     def factors(self, side: int) -> Array:
         """Return the factors of one side in double precision."""
@@ -184,13 +180,15 @@ class Chain:
         score = np.einsum("nk,nk->n", left[:, :rank], right[:, :rank]).astype(float)
         return score + left[:, rank + 1] + right[:, rank + 1]
 
-    def _draw_side(self, side: int, pool: Threads) -> Array:
+    def _draw_side(self, side: int, pool: Threads, rng: np.random.Generator) -> Array:
         """Draw all rows (or columns); return what they say of the scales of the columns of factors."""
         target, hierarchy = self.target, self.target.hierarchy
         if hierarchy.n_free(side) == 0:
             return np.empty(0)
         view, copies = target.views[side], target.copies[side]
-        precision, linear = prior_terms(hierarchy, self.hyper, side)
+        mean, spread = mean_terms(hierarchy, self.hyper, side, self.factors(side).sum(axis=0))
+        mean = mean + np.sqrt(spread) * rng.standard_normal(hierarchy.rank)
+        precision, linear = prior_terms(hierarchy, self.hyper, side, mean)
         table, other = self.tables[side], self.tables[1 - side]
         rank, groups = hierarchy.rank, -(-view.size // LANES)
         scales = np.empty((groups if rank else 0, rank * (rank + 1)))
@@ -246,7 +244,7 @@ class Chain:
     def _drawn_hyper(self, rng: np.random.Generator) -> Hyper:
         """Draw variances and intercept given factors and effects."""
         hierarchy = self.target.hierarchy
-        energy = sum((self.factors(side) ** 2).sum(axis=0) for side in (0, 1))
+        energy = self._energy(0) + self._energy(1)
         count = np.full(hierarchy.rank, sum(hierarchy.shape))
         factors = hierarchy.factor_prior.draw(count, energy, rng)
         effects, intercept = self.hyper.effects.copy(), self.hyper.intercept
@@ -261,6 +259,12 @@ class Chain:
                 values = values - intercept
             effects[side] = hierarchy.effect_prior.draw([len(values)], [(values**2).sum()], rng)[0]
         return Hyper(factors, effects, intercept)
+
+    def _energy(self, side: int) -> Array:
+        """Return the energy of a side's factors, their mean integrated out."""
+        factors = self.factors(side)
+        share = self.target.hierarchy.mean_share(side)
+        return (factors**2).sum(axis=0) - share * factors.sum(axis=0) ** 2
 
     def _move(self, rng: np.random.Generator) -> None:
         """Move along what no score notices."""
@@ -282,45 +286,10 @@ class Chain:
             hyper = self.hyper
             self.hyper = Hyper(hyper.factors, hyper.effects, hyper.intercept + shift)
 
-    def _rescale(self, rng: np.random.Generator) -> None:
-        """Multiply every score by one factor, with all that makes it up, without the answers' variables.
-
-        Given those, large scores move by small steps only. ``L`` and ``R`` go with the root of ``g``,
-        effects and intercept with ``g``, variances with what keeps the standardised values as they are;
-        along this group the density has the prior's terms of variances and intercept and the likelihood.
-        """
-        target, hyper, rank = self.target, self.hyper, self.target.hierarchy.rank
-        hierarchy, view = target.hierarchy, target.views[0]
-        owners = view.owners()
-        margin = np.empty(len(owners))
-        for begin in range(0, len(owners), _ANSWERS_AT_ONCE):
-            part = slice(begin, begin + _ANSWERS_AT_ONCE)
-            margin[part] = self.scores(owners[part], view.index[part]) * view.sign[part]
-        weight = view.weight if len(view.weight) else 1.0
-        there = [side for side in (0, 1) if hierarchy.has_effect(side)]
-
-        def log_density(t: float) -> float:
-            g = math.exp(t)
-            total = -target.temperature * float((weight * target.loss.value(g * margin)).sum())
-            for variance in hyper.factors:
-                total += hierarchy.factor_prior.log_density(variance * g) + t
-            for side in there:
-                total += hierarchy.effect_prior.log_density(hyper.effects[side] * g * g) + 2.0 * t
-            if there:
-                total += t - 0.5 * (hyper.intercept * g) ** 2 / hierarchy.intercept_variance
-            return total
-
-        g = math.exp(slice_draw(log_density, 0.0, rng, 0.1))
-        for table in self.tables:
-            table[:, :rank] *= np.float32(math.sqrt(g))
-            table[:, rank + 1] *= np.float32(g)
-        effects = np.where([hierarchy.has_effect(side) for side in (0, 1)], g * g * hyper.effects, 1.0)
-        self.hyper = Hyper(hyper.factors * g, effects, hyper.intercept * g)
-
     def _move_scales(self, rng: np.random.Generator) -> None:
         """Draw the squared scales: ``v^((m1 - m2) / 2 - 1) exp(-(v S_L + S_R / v) / (2 gamma))``."""
         rank, (m1, m2) = self.target.hierarchy.rank, self.target.hierarchy.shape
-        energy = [(self.factors(side) ** 2).sum(axis=0) / self.hyper.factors for side in (0, 1)]
+        energy = [self._energy(side) / self.hyper.factors for side in (0, 1)]
         square = [
             generalised_inverse_gaussian(0.5 * (m1 - m2), a, b, rng)
             for a, b in zip(*np.maximum(energy, 1e-290), strict=True)
@@ -339,9 +308,11 @@ class Chain:
         spread = hyper.effects[other]
         # Without a linear algebra library: its threads must not change the chain.
         precision = np.einsum("mi,mj->ij", facing, facing) / spread
-        precision += np.diag(hierarchy.shape[side] / hyper.factors)
+        # What is left of the factors' own resistance once their mean goes along.
+        left = 1.0 - hierarchy.shape[side] * hierarchy.mean_share(side)
+        precision += np.diag(left * hierarchy.shape[side] / hyper.factors)
         linear = (facing * effect[:, None]).sum(axis=0) / spread
-        linear -= self.factors(side).sum(axis=0) / hyper.factors
+        linear -= left * self.factors(side).sum(axis=0) / hyper.factors
         lower = np.linalg.cholesky(precision)
         noise = rng.standard_normal(rank)
         shift = np.linalg.solve(lower.T, np.linalg.solve(lower, linear) + noise)
@@ -350,10 +321,17 @@ class Chain:
         self.tables[other][:, rank + 1] -= moved.astype(np.float32)
 
 
-def prior_terms(hierarchy: Hierarchy, hyper: Hyper, side: int) -> tuple[Array, Array]:
-    """Return the prior's precision and linear term of one row (or column), given the variances."""
+def mean_terms(hierarchy: Hierarchy, hyper: Hyper, side: int, total: Array) -> tuple[Array, Array]:
+    """Return mean and variance of the mean of a side's factors, given their sum and the variances."""
+    share = hierarchy.mean_share(side)
+    return share * total, share * hyper.factors
+
+
+def prior_terms(hierarchy: Hierarchy, hyper: Hyper, side: int, mean: Array) -> tuple[Array, Array]:
+    """Return the prior's precision and linear term of one row (or column), given what is above it."""
     precision, linear = np.empty(hierarchy.n_free(side)), np.zeros(hierarchy.n_free(side))
     precision[: hierarchy.rank] = 1.0 / hyper.factors
+    linear[: hierarchy.rank] = mean / hyper.factors
     if hierarchy.has_effect(side):
         precision[hierarchy.rank] = 1.0 / hyper.effects[side]
         if side == hierarchy.intercept_side:
@@ -361,21 +339,19 @@ def prior_terms(hierarchy: Hierarchy, hyper: Hyper, side: int) -> tuple[Array, A
     return precision, linear
 
 
-def slice_draw(
-    log_density: Callable[[float], float], start: float, rng: np.random.Generator, width: float = 1.0
-) -> float:
+def slice_draw(log_density: Callable[[float], float], start: float, rng: np.random.Generator) -> float:
     """Draw once from a density on the line by a slice (Neal, 2003): step out, then shrink."""
     level = log_density(start) - rng.standard_exponential()
-    low = start - width * rng.random()
-    high = low + width
+    low = start - rng.random()
+    high = low + 1.0
     for _ in range(_STEPS):
         if log_density(low) <= level:
             break
-        low -= width
+        low -= 1.0
     for _ in range(_STEPS):
         if log_density(high) <= level:
             break
-        high += width
+        high += 1.0
     while True:
         value = low + (high - low) * rng.random()
         if log_density(value) > level:

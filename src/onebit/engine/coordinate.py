@@ -1,6 +1,6 @@
 """The coordinate loop: rows, variances, columns, variances, until the objective settles.
 
-Every few rounds the factors are rotated and rescaled (see ``onebit.engine.rotation``).
+Every few rounds the factors are turned, rescaled and shifted (see ``onebit.engine.rotation``).
 
 With ``T = lambda / n`` (``temperature``) and the answers' weights ``u``, the objective is the paper's
 ``sum u E[loss] / n + KL(rho, pi) / lambda``, with the expected loss replaced by the bound of
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.engine import checkpoint
-from onebit.engine.rotation import best_rotation, simple_structure
+from onebit.engine.rotation import Change, best_coordinates, simple_structure
 from onebit.engine.start import Start
 from onebit.hierarchy import Hierarchy, HyperPosterior
 from onebit.learnt import LearntPrior
@@ -97,12 +97,12 @@ class WorkingSide(Protocol):
         """Take up the log determinants that an earlier run had summed in its own order."""
         ...
 
-    def factor_moment(self) -> Array:
-        """Return the second moment of the factors, summed over this side (full covariances)."""
+    def second_moment(self) -> Array:
+        """Return the second moment of all coordinates, summed over this side (full covariances)."""
         ...
 
-    def change_coordinates(self, change: Array) -> None:
-        """Replace the factors ``F`` of every row by ``F change`` (full covariances)."""
+    def change_coordinates(self, change: Change) -> None:
+        """Replace every row by what ``change`` makes of it (full covariances)."""
         ...
 
     def gaussians(self) -> Gaussians:
@@ -197,9 +197,9 @@ def minimise(
     if turns and left is None:
         assert sparse is not None
         assert not isinstance(begin, Start)
-        change = simple_structure(begin[sparse].mean[:, : hierarchy.rank])
-        for side in sides:
-            side.change_coordinates(change)
+        turn = simple_structure(begin[sparse].mean[:, : hierarchy.rank])
+        for side, gaussians in zip(sides, begin, strict=True):
+            side.change_coordinates(Change.of_factors(turn, gaussians.mean.shape[1]))
     held = 0 if isinstance(start, Posterior) else schedule.held_rounds
     lam = temperature * observations.total_weight
     rotates = full and hierarchy.rotates
@@ -258,13 +258,13 @@ def minimise(
             if n_iter > held:
                 hyper = hierarchy.update(sums(), hyper)
         if rotates and n_iter > held and n_iter % ROTATE_EVERY == 0:
-            moments = (sides[0].factor_moment(), sides[1].factor_moment())
+            moments = (sides[0].second_moment(), sides[1].second_moment())
             assert isinstance(hierarchy, Hierarchy)
-            rotation = best_rotation(hierarchy, moments, sums(), hyper)
-            if rotation is not None:
-                sides[0].change_coordinates(rotation.rows)
-                sides[1].change_coordinates(rotation.columns)
-                hyper = rotation.hyper
+            better = best_coordinates(hierarchy, moments, sums(), hyper)
+            if better is not None:
+                for side, change in zip(sides, better.changes, strict=True):
+                    side.change_coordinates(change)
+                hyper = better.hyper
         if callback is not None:
             callback(Progress(n_iter, schedule.max_iter, path[-1]))
         # One round is two half steps; compare the states before this round's and the last one's.

@@ -143,8 +143,8 @@ class _Factor:
         """Return the sums that the hierarchy needs."""
         return SideSums(
             len(self.mean),
+            self.mean.sum(axis=0),
             (self.mean**2 + self.variance).sum(axis=0),
-            0.0,
             float(np.log(self.variance).sum()),
         )
 

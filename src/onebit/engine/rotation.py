@@ -1,13 +1,15 @@
-"""Rotating and rescaling the factors, which no score notices but the prior does.
+"""Turning, rescaling and shifting the factors, which no score notices but the prior does.
 
 For any invertible ``A`` the factors ``L A`` and ``R A^-T`` have the same scores as ``L`` and ``R``, with
-all their moments, while the divergence from the prior changes. Updates of one side at a time move along
-this direction slowly; here it is taken in one step (parameter-expanded variational Bayes, Qi and
-Jaakkola, 2006).
+all their moments, while the divergence from the prior changes; and so have ``L + 1 c'`` and ``R`` where
+the columns' effects are ``b - R c``, and likewise the other way about. Updates of one side at a time
+move along these directions slowly; here they are taken in one step (parameter-expanded variational
+Bayes, Qi and Jaakkola, 2006).
 
-Among the rotations, the one that makes the summed second moments of both sides diagonal at once is best
-for column variances without a prior; the scales are then set column by column, with the prior. The step
-is taken only where it lowers the divergence, so that the objective still never rises.
+The best shifts are known given the variances. Among the turns, the one that makes the summed second
+moments of both sides diagonal at once is best for column variances without a prior; the scales are then
+set column by column, with the prior. The step is taken only where it lowers the divergence, so that the
+objective still never rises.
 """
 
 from __future__ import annotations
@@ -32,54 +34,129 @@ _TURNS = 200
 
 
 @dataclass(frozen=True)
-class Rotation:
-    """A change of coordinates for the rows' factors; the columns' one is its inverse transpose."""
+class Change:
+    """A change of the coordinates of one side: a line ``x`` becomes ``x matrix + shift``."""
 
-    rows: Array
-    columns: Array
+    matrix: Array
+    shift: Array
+
+    @classmethod
+    def of_factors(cls, matrix: Array, n_free: int) -> Change:
+        """Change the factors only."""
+        whole = np.eye(n_free)
+        whole[: len(matrix), : len(matrix)] = matrix
+        return cls(whole, np.zeros(n_free))
+
+    def then(self, after: Change) -> Change:
+        """Return this change followed by another one."""
+        return Change(self.matrix @ after.matrix, self.shift @ after.matrix + after.shift)
+
+    @property
+    def log_determinant(self) -> float:
+        """What a change adds to the log determinant of a covariance."""
+        return 2.0 * float(np.linalg.slogdet(self.matrix)[1])
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """A change for the rows and one for the columns, and what they lead to."""
+
+    changes: tuple[Change, Change]
     sums: tuple[SideSums, SideSums]
     hyper: HyperPosterior
 
 
-def best_rotation(
+class _Turning:
+    """One side while its change is put together: the change, and the summed moments after it."""
+
+    def __init__(self, sums: SideSums, second: Array) -> None:
+        self.sums = sums
+        self.first, self.second = sums.first_moment, second
+        self.change = Change.of_factors(np.eye(0), len(second))
+
+    def take(self, change: Change) -> None:
+        matrix, shift = change.matrix, change.shift
+        cross = np.outer(self.first @ matrix, shift)
+        self.second = matrix.T @ self.second @ matrix + cross + cross.T
+        self.second += self.sums.size * np.outer(shift, shift)
+        self.first = self.first @ matrix + self.sums.size * shift
+        self.change = self.change.then(change)
+
+    def centred(self, rank: int, share: float) -> Array:
+        """Return the factors' second moment around their mean."""
+        return self.second[:rank, :rank] - share * np.outer(self.first[:rank], self.first[:rank])
+
+    def new_sums(self) -> SideSums:
+        return replace(
+            self.sums,
+            first_moment=self.first,
+            second_moment=np.diag(self.second).copy(),
+            log_determinant=self.sums.log_determinant + self.sums.size * self.change.log_determinant,
+        )
+
+
+def best_coordinates(
     hierarchy: Hierarchy,
     moments: tuple[Array, Array],
     sums: tuple[SideSums, SideSums],
     hyper: HyperPosterior,
-) -> Rotation | None:
+) -> Coordinates | None:
     """Return a change of coordinates that lowers the divergence, with what it leads to, or None.
 
     Parameters
     ----------
     hierarchy : Hierarchy
         The prior.
-    moments : two arrays of shape (rank, rank)
-        The second moments of the factors, summed over rows and over columns.
+    moments : two square arrays
+        The second moments of all coordinates, summed over rows and over columns.
     sums : two SideSums
         The sums over the present factors.
     hyper : HyperPosterior
         The present variances.
     """
-    rank, (m1, m2) = hierarchy.rank, hierarchy.shape
+    rank = hierarchy.rank
     if rank == 0:
         return None
+    sides = [_Turning(part, moment) for part, moment in zip(sums, moments, strict=True)]
+    for side in (0, 1):
+        if hierarchy.has_effect(1 - side):
+            _shift(hierarchy, hyper, side, sides)
     # With A = C^-T U: A' S_L A = I and A^-1 S_R A^-T = diag(energy).
-    lower = np.linalg.cholesky(moments[0])
-    u, energy, _ = np.linalg.svd(lower.T @ moments[1] @ lower)
-    scale = _column_scales(hierarchy, energy)
-    change = np.linalg.solve(lower.T, u) * np.sqrt(scale)
-    log_determinant = float(np.linalg.slogdet(change)[1])
-    new_sums = (
-        _moved(sums[0], scale, 2.0 * m1 * log_determinant),
-        _moved(sums[1], energy / scale, -2.0 * m2 * log_determinant),
-    )
+    first, second = (sides[side].centred(rank, hierarchy.mean_share(side)) for side in (0, 1))
+    lower = np.linalg.cholesky(first)
+    u, energy, _ = np.linalg.svd(lower.T @ second @ lower)
+    turn = np.linalg.solve(lower.T, u) * np.sqrt(_column_scales(hierarchy, energy))
+    for side, matrix in enumerate((turn, np.linalg.inv(turn).T)):
+        sides[side].take(Change.of_factors(matrix, hierarchy.n_free(side)))
+    new_sums = sides[0].new_sums(), sides[1].new_sums()
     new_hyper = hierarchy.update(new_sums, hyper)
     # Against what the update of the variances would gain without it.
     before = hierarchy.kl(sums, hierarchy.update(sums, hyper))
     after = hierarchy.kl(new_sums, new_hyper)
     if before - after <= _WORTHWHILE * abs(before):
         return None
-    return Rotation(change, np.linalg.inv(change).T, new_sums, new_hyper)
+    return Coordinates((sides[0].change, sides[1].change), new_sums, new_hyper)
+
+
+def _shift(hierarchy: Hierarchy, hyper: HyperPosterior, side: int, sides: list[_Turning]) -> None:
+    """Shift the factors of one side to where both they and the other side's effects are likeliest."""
+    rank, other = hierarchy.rank, 1 - side
+    own, facing = sides[side], sides[other]
+    effect = hyper.effect(other)
+    assert effect is not None
+    inverse = effect.inverse[0]
+    centre = hyper.intercept_mean if other == hierarchy.intercept_side else 0.0
+    size = own.sums.size
+    # What is left of the factors' own resistance once their mean goes along.
+    left = 1.0 - size * hierarchy.mean_share(side)
+    precision = inverse * facing.second[:rank, :rank] + np.diag(size * left * hyper.factors.inverse)
+    linear = inverse * (facing.second[:rank, rank] - centre * facing.first[:rank])
+    linear -= left * hyper.factors.inverse * own.first[:rank]
+    shift = np.linalg.solve(precision, linear)
+    own.take(Change(np.eye(len(own.first)), np.append(shift, np.zeros(len(own.first) - rank))))
+    matrix = np.eye(rank + 1)
+    matrix[:rank, rank] = -shift
+    facing.take(Change(matrix, np.zeros(rank + 1)))
 
 
 def _column_scales(hierarchy: Hierarchy, energy: Array) -> Array:
@@ -100,27 +177,12 @@ def _column_scales(hierarchy: Hierarchy, energy: Array) -> Array:
     return scale
 
 
-def _moved(sums: SideSums, energy: Array, log_determinant: float) -> SideSums:
-    second_moment = sums.second_moment.copy()
-    second_moment[: len(energy)] = energy
-    return replace(
-        sums, second_moment=second_moment, log_determinant=sums.log_determinant + log_determinant
-    )
-
-
-def factor_moment(covariances: Array, products: Array, rank: int) -> Array:
-    """Return the factors' second moment from the packed sum of covariances and the products of means."""
+def second_moment(covariances: Array, products: Array) -> Array:
+    """Return the second moment from the packed sum of covariances and the products of means."""
     total = np.zeros_like(products)
     total[np.tril_indices(len(total))] = covariances
     total += np.tril(total, -1).T + products
-    return total[:rank, :rank]
-
-
-def whole_change(change: Array, n_free: int) -> Array:
-    """Return a change of the factors' coordinates as one of all coordinates."""
-    whole = np.eye(n_free)
-    whole[: len(change), : len(change)] = change
-    return whole
+    return total
 
 
 def packed_change(change: Array) -> Array:

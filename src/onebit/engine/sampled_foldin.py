@@ -37,7 +37,9 @@ def draw_new(draws: Draws, side: int, view: View, loss: Loss, temperature: float
     groups = -(-view.size // LANES)
     for number in range(draws.count):
         hyper = Hyper(draws.factors[number], draws.effects[number], float(draws.intercept[number]))
-        precision, linear = prior_terms(hierarchy, hyper, side)
+        precision, linear = prior_terms(hierarchy, hyper, side, draws.factor_means[side][number])
+        precision[:rank] /= 1.0 + hierarchy.mean_share(side)
+        linear[:rank] /= 1.0 + hierarchy.mean_share(side)
         rng = sweep_generator(key, number)
         begin = linear / precision + rng.standard_normal(added[:, number].shape) / np.sqrt(precision)
         table = filled_table(begin, rank, effect)

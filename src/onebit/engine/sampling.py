@@ -30,8 +30,6 @@ Codes = NDArray[np.int32]
 
 # Answers whose loss is one of the functionals, and pairs whose scores are.
 _WATCHED_ANSWERS, _WATCHED_PAIRS = 2000, 8
-# The most answers for which all scores are rescaled at once, which holds a number for each of them.
-_RESCALED = 2_000_000
 # Draws between two looks at whether the chains have settled.
 _LOOK_EVERY = 20
 # A stream of its own for the choice of what is watched.
@@ -218,7 +216,6 @@ class Sampler:
         self.draws = 0
         self.settled = False
         # Scores start too small, as the variational ones are; this finds their size at once.
-        self.rescales = observations.n <= _RESCALED
 
     def run(
         self,
@@ -231,7 +228,7 @@ class Sampler:
         while self.sweep < plan.sweeps and not self.settled:
             self.sweep += 1
             for chain in self.chains:
-                chain.step(pool, self.rescales and self.sweep <= plan.n_burn_in)
+                chain.step(pool)
             since = self.sweep - plan.n_burn_in
             if since > 0 and since % plan.n_thin == 0:
                 self._record()

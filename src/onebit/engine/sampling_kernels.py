@@ -3,7 +3,8 @@
 A line of a table holds a present draw, ``(factors, 1, effect, 0 ...)`` in single precision, padded to
 whole vectors; a score is the product of ``(L_i, a_i, 1)`` with the other side's ``(R_j, 1, b_j)``. For
 each answer the pass forms the score, draws the variable that makes the loss Gaussian, and sums up the
-precision and the linear term of the row; then it draws the row. The variables of the answers are nowhere
+precision and the linear term of the row; then it draws the row. With the logistic loss a row's length is
+drawn anew before all that (``onebit.engine.lengths``). The variables of the answers are nowhere
 stored. Rows do not depend on each other, every random number is a function of its place
 (``onebit.engine.counter``), and sums are taken in a fixed order: the chain is the same for any number of
 threads.
@@ -23,6 +24,7 @@ import numba
 import numpy as np
 
 from onebit.engine.draws import inverse_gaussians, normals, polya_gammas
+from onebit.engine.lengths import new_length, scratch
 from onebit.engine.vectors import (
     BLOCK,
     LANES,
@@ -113,6 +115,10 @@ def sample_rows(
     width = table.shape[1]
     n_free = rank + 1 if has_effect else rank
     own = np.zeros(width, np.float32)
+    longest = 1
+    for i in range(begin * LANES, min(end * LANES, start.shape[0] - 1)):
+        longest = max(longest, start[i + 1] - start[i])
+    parts, fixed, room = np.empty(longest, np.float32), np.empty(longest, np.float32), scratch()
     scores = np.empty(CHUNK, np.float32)
     curvatures = np.empty(CHUNK, np.float64)
     light, pulls = np.empty(CHUNK, np.float32), np.empty(CHUNK, np.float32)
@@ -141,16 +147,35 @@ def sample_rows(
             precision[:] = 0.0
             linear[:] = 0.0
             first, last = start[i], start[i + 1]
+            own[rank + 1] = 0.0  # here the other side's effect is kept apart
+            for k in range(first, last):
+                if far and k + AHEAD < index.shape[0]:
+                    for at in range(0, width, BLOCK):
+                        prefetch16(other, np.uint32(index[k + AHEAD]), at)
+                part_of_score = np.float32(0.0)
+                for at in range(0, width, BLOCK):
+                    part_of_score += dot16(own, at, other, np.uint32(index[k]), at)
+                parts[k - first] = part_of_score
+                fixed[k - first] = other[np.uint32(index[k]), rank + 1]
+            length = np.float32(1.0)
+            if loss == LOGISTIC:
+                square, line = 0.0, 0.0
+                for a in range(n_free):
+                    square += prior_precision[a] * own[a] * own[a]
+                    line += prior_linear[a] * own[a]
+                length = np.float32(
+                    new_length(
+                        n_free, square, line, last - first, parts, fixed, sign[first:last],
+                        none if copies.shape[0] == 0 else copies[first:last], key, i, sweep, side,
+                        room,
+                    )
+                )  # fmt: skip
+                for a in range(n_free):
+                    own[a] *= length
             for chunk in range(first, last, CHUNK):
                 count = min(CHUNK, last - chunk)
                 for k in range(count):
-                    if far and chunk + k + AHEAD < index.shape[0]:
-                        for at in range(0, width, BLOCK):
-                            prefetch16(other, np.uint32(index[chunk + k + AHEAD]), at)
-                    score = np.float32(0.0)
-                    for at in range(0, width, BLOCK):
-                        score += dot16(own, at, other, np.uint32(index[chunk + k]), at)
-                    scores[k] = score
+                    scores[k] = length * parts[chunk - first + k] + fixed[chunk - first + k]
                 if loss == LOGISTIC:
                     repeated = none if copies.shape[0] == 0 else copies[chunk : chunk + count]
                     polya_gammas(
@@ -174,7 +199,7 @@ def sample_rows(
                 for k in range(count):
                     w = curvatures[k]
                     j = np.uint32(index[chunk + k])
-                    offset = float(other[j, rank + 1])
+                    offset = float(fixed[chunk - first + k])
                     pull = float(pulls[k]) - w * offset
                     if loss == HINGE:
                         pull += sign[chunk + k] * w

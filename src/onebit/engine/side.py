@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.engine import kernels
-from onebit.engine.rotation import factor_moment, packed_change, whole_change
+from onebit.engine.rotation import Change, packed_change, second_moment
 from onebit.hierarchy import Hierarchy
 from onebit.learnt import LearntPrior
 from onebit.losses import Loss
@@ -105,20 +105,19 @@ class Side:
         self.log_determinant = log_determinant
         self._sums = None
 
-    def factor_moment(self) -> Array:
-        """Return the second moment of the factors, summed over this side (full covariances)."""
-        return factor_moment(self.covariance.sum(axis=0), self.mean.T @ self.mean, self.rank)
+    def second_moment(self) -> Array:
+        """Return the second moment of all coordinates, summed over this side (full covariances)."""
+        return second_moment(self.covariance.sum(axis=0), self.mean.T @ self.mean)
 
-    def change_coordinates(self, change: Array) -> None:
-        """Replace the factors ``F`` of every row by ``F change`` (full covariances)."""
-        whole = whole_change(change, self.mean.shape[1])
-        self.mean = self.mean @ whole
-        packed = packed_change(whole)
+    def change_coordinates(self, change: Change) -> None:
+        """Replace every row by what ``change`` makes of it (full covariances)."""
+        self.mean = self.mean @ change.matrix + change.shift
+        packed = packed_change(change.matrix)
         for begin in range(0, len(self.mean), ROWS_AT_ONCE):
             rows = slice(begin, begin + ROWS_AT_ONCE)
             self.covariance[rows] = self.covariance[rows] @ packed
         self._sums = None
-        self.log_determinant += 2.0 * float(np.linalg.slogdet(change)[1])
+        self.log_determinant += change.log_determinant
         self.fill_table()
 
     def fill_table(self) -> None:

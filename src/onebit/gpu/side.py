@@ -12,7 +12,7 @@ import triton
 from numpy.typing import NDArray
 
 from onebit.engine.kernels import layout
-from onebit.engine.rotation import factor_moment, packed_change, whole_change
+from onebit.engine.rotation import Change, packed_change, second_moment
 from onebit.gpu import kernels
 from onebit.gpu.data import CHUNK, GROUP, Batch, DeviceView
 from onebit.gpu.transfer import to_device, to_host
@@ -205,13 +205,10 @@ class DeviceSide:
         if self.full:
             variance = variance[self._diagonal]
         square = torch.linalg.vector_norm(self.mean, dim=0).square()
-        parts = [square + variance, self._log_determinant.sum()[None]]
-        if self.has_effect:
-            parts.append(self.mean[:, self.rank].sum()[None])
+        parts = [self.mean.sum(0), square + variance, self._log_determinant.sum()[None]]
         found = to_host(torch.cat(parts))
-        n_free = self._n_free
-        effect = float(found[n_free + 1]) if self.has_effect else 0.0
-        return SideSums(len(self.mean), found[:n_free], effect, float(found[n_free]))
+        first, second = found[:-1].reshape(2, self._n_free)
+        return SideSums(len(self.mean), first, second, float(found[-1]))
 
     def pass_over(
         self,
@@ -277,20 +274,19 @@ class DeviceSide:
         self.covariance.lerp_(before[1], 1.0 - step)
         self._settle(with_determinant=True)
 
-    def factor_moment(self) -> Array:
-        """Return the second moment of the factors, summed over this side (full covariances)."""
-        covariances, products = to_host(self.covariance.sum(0)), to_host(self.mean.T @ self.mean)
-        return factor_moment(covariances, products, self.rank)
+    def second_moment(self) -> Array:
+        """Return the second moment of all coordinates, summed over this side (full covariances)."""
+        return second_moment(to_host(self.covariance.sum(0)), to_host(self.mean.T @ self.mean))
 
-    def change_coordinates(self, change: Array) -> None:
-        """Replace the factors ``F`` of every row by ``F change`` (full covariances)."""
-        whole = whole_change(change, self._n_free)
-        self.mean = self.mean @ to_device(whole, self.device)
-        packed = to_device(packed_change(whole), self.device)
+    def change_coordinates(self, change: Change) -> None:
+        """Replace every row by what ``change`` makes of it (full covariances)."""
+        self.mean = self.mean @ to_device(change.matrix, self.device)
+        self.mean += to_device(change.shift, self.device)
+        packed = to_device(packed_change(change.matrix), self.device)
         for begin in range(0, len(self.mean), ROWS_AT_ONCE):
             rows = slice(begin, begin + ROWS_AT_ONCE)
             self.covariance[rows] = self.covariance[rows] @ packed
-        self._log_determinant += 2.0 * float(np.linalg.slogdet(change)[1])
+        self._log_determinant += change.log_determinant
         self._settle(with_determinant=False)
 
     def gaussians(self) -> Gaussians:

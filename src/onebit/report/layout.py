@@ -24,14 +24,13 @@ class Plane:
 
 
 def factors_of(model: PairClassifier) -> tuple[Array, Array]:
-    """Return the mean factors of rows and columns; none for a model of rank zero."""
+    """Return the mean factors of rows and columns around their means; none for a model of rank zero."""
     draws: Any = getattr(getattr(model, "completer_", model), "draws_", None)
     if draws is not None:
         return draws.mean_factors
     posterior: Any = getattr(model, "posterior_", None)
     if posterior is not None:
-        rank = posterior.hierarchy.rank
-        return posterior.rows.mean[:, :rank], posterior.columns.mean[:, :rank]
+        return posterior.centred_factors(0), posterior.centred_factors(1)
     left, right = getattr(model, "left_", None), getattr(model, "right_", None)
     if left is None or right is None:
         return np.zeros((len(model.rows_), 0)), np.zeros((len(model.columns_), 0))
