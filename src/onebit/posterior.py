@@ -237,8 +237,8 @@ class Posterior:
     def main_effects(self, side: int) -> Array:
         """Return the mean effects of rows (side 0) or columns, on a typical column (or row).
 
-        With the factors' means, ``nu`` of rows and ``kappa`` of columns, a score is ``a_i + L_i . kappa``,
-        plus ``b_j + (R_j - kappa) . nu``, plus ``(L_i - nu) . (R_j - kappa)``.
+        With the factors' means, ``nu`` of rows and ``kappa`` of columns, a score is the sum of
+        ``a_i + L_i . kappa``, ``b_j + (R_j - kappa) . nu`` and ``(L_i - nu) . (R_j - kappa)``.
         """
         rank, means = self.hierarchy.rank, self.hyper.means
         gaussians = self.sides[side]

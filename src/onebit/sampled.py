@@ -210,7 +210,8 @@ class Draws:
     def mean_factors(self) -> tuple[Array, Array]:
         """Factors whose product is the mean of ``L R'``, up to its rank, along its principal axes.
 
-        Both sides are taken around their means: what is beyond main effects. Draws differ by rotations that no score notices, so that means of the factors say nothing.
+        Both sides are taken around their means: it is what main effects do not say. Draws differ by
+        rotations that no score notices, so that means of the factors over draws say nothing.
         """
         rank = self.hierarchy.rank
         left, right = (
