@@ -30,7 +30,7 @@ IDS = [
 
 
 def setting(observations, effects, prior, rank=4):
-    return Hierarchy(observations.shape, rank, *effects, prior, InverseGamma(1.0, 1.0))
+    return Hierarchy(observations.shape, rank, *effects, prior, InverseGamma(1.0, 1.0), factor_means=True)
 
 
 def run(observations, hierarchy, loss, full, temperature=1.3, n_jobs=1, **schedule):

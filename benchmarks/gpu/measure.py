@@ -75,7 +75,7 @@ def bandwidth(device: torch.device) -> float:
 def hierarchy_of(shape: tuple[int, int], rank: int) -> Hierarchy:
     """Return the prior of ``LogisticCompleter(rank)``."""
     prior = InverseGamma(1.0, 0.5 * 0.03 * sum(shape))
-    return Hierarchy(shape, rank, True, True, prior, InverseGamma(1.0, 1.0))
+    return Hierarchy(shape, rank, True, True, prior, InverseGamma(1.0, 1.0), factor_means=True)
 
 
 def bare_observations(shape: tuple[int, int], n: int) -> Observations:

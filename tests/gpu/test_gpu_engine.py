@@ -28,7 +28,7 @@ from onebit.priors import Gamma, InverseGamma
 
 def hierarchy_of(seen, rank, effects=(True, True), prior=None):
     prior = prior or InverseGamma(1.0, 1.5)
-    return Hierarchy(seen.shape, rank, *effects, prior, InverseGamma(1.0, 1.0))
+    return Hierarchy(seen.shape, rank, *effects, prior, InverseGamma(1.0, 1.0), factor_means=True)
 
 
 def gaussians(size, n_free, full, seed):
