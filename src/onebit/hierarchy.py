@@ -5,11 +5,12 @@ The model of a score is ``M_ij = a_i + b_j + L_i . R_j`` with ``L_ik, R_jk ~ N(0
 is the one without the effects ``a`` and ``b``. Everything that the hierarchy needs to know of the
 factors' posterior is a handful of sums over rows and over columns.
 
-With ``factor_means``, rows whose columns have effects get a mean: ``L_ik ~ N(nu_k, gamma_k)`` with
-``nu_k ~ N(0, gamma_k)``, and columns likewise. ``nu . R_j`` is a part of the effect of column ``j`` that
-goes with its factors: a column liked by most is liked by some in particular. Given ``gamma`` the mean of
-``m`` rows with sum ``F`` is ``N(F / (m + 1), gamma / (m + 1))``, which is also its best distribution; so
-it is integrated out, and leaves the variance with the energy ``sum L^2 - F^2 / (m + 1)``.
+With ``factor_means``, unless a side is sparse, the factors of rows have a mean where columns have effects:
+``L_ik ~ N(nu_k, gamma_k)`` with ``nu_k ~ N(0, gamma_k)``, and columns likewise. ``nu . R_j`` is a part of
+the effect of column ``j`` that goes with its factors: a column liked by most is liked by some in
+particular. Given ``gamma`` the mean of ``m`` rows with sum ``F`` is ``N(F / (m + 1), gamma / (m + 1))``,
+which is also its best distribution; so it is integrated out, and leaves the variance with the energy
+``sum L^2 - F^2 / (m + 1)``.
 
 A side may be ``sparse``: each of its coordinates then has a variance of its own, ``gamma_k psi_ik`` with
 ``psi_ik`` from ``LOCAL_PRIOR`` (a Student prior), so that a row (or column) takes part in few factors.
@@ -99,7 +100,7 @@ class Hierarchy:
 
     def mean_share(self, side: int) -> float:
         """Return what makes the mean of a side's factors out of their sum: 1 / (m + 1), or zero."""
-        has_mean = self.factor_means and self.has_effect(1 - side)
+        has_mean = self.factor_means and self.sparse is None and self.has_effect(1 - side)
         return 1.0 / (self.shape[side] + 1.0) if has_mean else 0.0
 
     def update(self, sums: tuple[SideSums, SideSums], hyper: HyperPosterior | None) -> HyperPosterior:

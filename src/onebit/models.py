@@ -166,6 +166,8 @@ def _check_shapes(model: PairClassifier) -> None:
             if gaussians.covariance.shape != (size[side], spread):
                 raise ValueError(f"covariances of shape {gaussians.covariance.shape}")
         hyper = posterior.hyper
+        if hyper.means.shape != (2, hierarchy.rank) or not np.isfinite(hyper.means).all():
+            raise ValueError(f"means of the factors of shape {hyper.means.shape}, or not finite")
         for variances, count in (
             (hyper.factors, hierarchy.rank),
             (hyper.row_effect, int(hierarchy.has_effect(0))),

@@ -403,8 +403,8 @@ class Posterior:
         """Draw one predictor (factors and effects) from the posterior.
 
         With it comes ``log_ratio``, the log density of the posterior over that of the prior at the draw,
-        the variances integrated out of the prior and an intercept drawn with the effects. Its mean is the
-        divergence of the factors and effects alone, at most ``kl``.
+        variances and means integrated out of the prior and an intercept drawn with the effects. Its mean
+        is the divergence of the factors and effects alone, at most ``kl``.
         """
         rows, row_density = self.rows.sample(rng)
         columns, column_density = self.columns.sample(rng)

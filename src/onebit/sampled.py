@@ -229,7 +229,7 @@ class Draws:
 
     @cached_property
     def singular_values(self) -> Array:
-        """The singular values of the mean of ``L R'``, scaled to root-mean-square scores."""
+        """The singular values of the mean of ``L R'`` beyond main effects, as root-mean-square scores."""
         values = (self.mean_factors[0] ** 2).sum(axis=0)
         return values / np.sqrt(np.prod([float(size) for size in self.shape]))
 

@@ -178,7 +178,7 @@ class VariationalCompleter(PairClassifier):
             variance_prior(self.prior, self._prior_scale(), sum(shape)),
             InverseGamma(1.0, 1.0),
             sparse=None if self.sparse is None else ("rows", "columns").index(self.sparse),
-            factor_means=self.sparse is None,
+            factor_means=True,
         )
 
     def _prior_scale(self) -> float:

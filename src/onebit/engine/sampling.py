@@ -122,18 +122,24 @@ class _Watched:
 
     def values(self, chain: Chain) -> Array:
         """Return the functionals of a chain's present state."""
-        effects = [chain.effect(side) for side in (0, 1)]
         factors = [chain.factors(side) for side in (0, 1)]
-        squares = [np.einsum("mi,mj->ij", side, side) / len(side) for side in factors]
-        means = [side.mean(axis=0) for side in factors]
+        effects = [chain.effect(side) for side in (0, 1)]
         loss = self.loss.value(self.sign * chain.scores(self.rows, self.columns)).mean()
+        averages = [part.mean(axis=0) for part in factors]
+        mean = effects[0].mean() + effects[1].mean() + (averages[0] * averages[1]).sum()
+        # Effects as users see them, on a typical column (or row), and what the factors add to them.
+        share, shape = chain.target.hierarchy.mean_share, chain.target.hierarchy.shape
+        centres = [share(side) * shape[side] * averages[side] for side in (0, 1)]
+        main = [effects[side] + (factors[side] * centres[1 - side]).sum(axis=1) for side in (0, 1)]
+        beyond = [part - centre for part, centre in zip(factors, centres, strict=True)]
+        squares = [np.einsum("mi,mj->ij", part, part) / len(part) for part in beyond]
         return np.array(
             [
                 loss,
-                effects[0].mean() + effects[1].mean() + (means[0] * means[1]).sum(),
+                mean,
                 np.sqrt((squares[0] * squares[1]).sum()),
-                effects[0].std(),
-                effects[1].std(),
+                main[0].std(),
+                main[1].std(),
                 *chain.scores(*self.pairs),
             ]
         )
@@ -215,7 +221,6 @@ class Sampler:
         self.sweep = 0
         self.draws = 0
         self.settled = False
-        # Scores start too small, as the variational ones are; this finds their size at once.
 
     def run(
         self,

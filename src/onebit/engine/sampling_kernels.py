@@ -3,8 +3,8 @@
 A line of a table holds a present draw, ``(factors, 1, effect, 0 ...)`` in single precision, padded to
 whole vectors; a score is the product of ``(L_i, a_i, 1)`` with the other side's ``(R_j, 1, b_j)``. For
 each answer the pass forms the score, draws the variable that makes the loss Gaussian, and sums up the
-precision and the linear term of the row; then it draws the row. With the logistic loss a row's length is
-drawn anew before all that (``onebit.engine.lengths``). The variables of the answers are nowhere
+precision and the linear term of the row; then it draws the row. Before all that a row's length is drawn
+anew (``onebit.engine.lengths``). The variables of the answers are nowhere
 stored. Rows do not depend on each other, every random number is a function of its place
 (``onebit.engine.counter``), and sums are taken in a fixed order: the chain is the same for any number of
 threads.
@@ -24,7 +24,7 @@ import numba
 import numpy as np
 
 from onebit.engine.draws import inverse_gaussians, normals, polya_gammas
-from onebit.engine.lengths import new_length, scratch
+from onebit.engine.lengths import HINGE, LOGISTIC, new_length, scratch
 from onebit.engine.vectors import (
     BLOCK,
     LANES,
@@ -44,7 +44,6 @@ AHEAD = 12
 # A curvature above this is summed up in double precision by itself: next to it, those of other answers
 # would drown in single precision. Only the hinge loss has such, at scores very near the margin.
 HEAVY = 1e3
-LOGISTIC, HINGE = 0, 1
 # Over-relaxation (Adler, 1981): a Gaussian draw keeps this share of the present value's distance from the
 # mean, on the other side of it. The distribution stays as it is, and what two sides and the answers'
 # variables would approach by a random walk, they approach faster.
@@ -119,6 +118,8 @@ def sample_rows(
     for i in range(begin * LANES, min(end * LANES, start.shape[0] - 1)):
         longest = max(longest, start[i + 1] - start[i])
     parts, fixed, room = np.empty(longest, np.float32), np.empty(longest, np.float32), scratch()
+    weighted = copies.shape[0] > 0 if loss == LOGISTIC else weight.shape[0] > 0 or temperature != 1.0
+    times = np.empty(longest if weighted else 0, np.float32)
     scores = np.empty(CHUNK, np.float32)
     curvatures = np.empty(CHUNK, np.float64)
     light, pulls = np.empty(CHUNK, np.float32), np.empty(CHUNK, np.float32)
@@ -143,11 +144,10 @@ def sample_rows(
             i = group * LANES + lane
             for a in range(rank):
                 own[a] = table[i, a]
-            own[rank], own[rank + 1] = table[i, rank + 1], table[i, rank]
+            own[rank] = table[i, rank + 1]  # at the next place is zero: the other's effect is kept apart
             precision[:] = 0.0
             linear[:] = 0.0
             first, last = start[i], start[i + 1]
-            own[rank + 1] = 0.0  # here the other side's effect is kept apart
             for k in range(first, last):
                 if far and k + AHEAD < index.shape[0]:
                     for at in range(0, width, BLOCK):
@@ -157,24 +157,27 @@ def sample_rows(
                     part_of_score += dot16(own, at, other, np.uint32(index[k]), at)
                 parts[k - first] = part_of_score
                 fixed[k - first] = other[np.uint32(index[k]), rank + 1]
-            length = np.float32(1.0)
-            if loss == LOGISTIC:
-                square, line = 0.0, 0.0
-                for a in range(n_free):
-                    square += prior_precision[a] * own[a] * own[a]
-                    line += prior_linear[a] * own[a]
-                length = np.float32(
-                    new_length(
-                        n_free, square, line, last - first, parts, fixed, sign[first:last],
-                        none if copies.shape[0] == 0 else copies[first:last], key, i, sweep, side,
-                        room,
-                    )
-                )  # fmt: skip
-                for a in range(n_free):
-                    own[a] *= length
+                if weighted:
+                    if loss == LOGISTIC:
+                        times[k - first] = copies[k]
+                    else:
+                        times[k - first] = temperature * (weight[k] if weight.shape[0] > 0 else 1.0)
+            square, line = 0.0, 0.0
+            for a in range(n_free):
+                square += prior_precision[a] * own[a] * own[a]
+                line += prior_linear[a] * own[a]
+            answers = last - first, parts, fixed, sign[first:last], times
+            length = np.float32(
+                new_length(n_free, square, line, answers, loss, key, i, sweep, side, room)
+            )
+            for a in range(n_free):
+                own[a] *= length
             for chunk in range(first, last, CHUNK):
                 count = min(CHUNK, last - chunk)
                 for k in range(count):
+                    if far:  # of a long row they have left the caches again
+                        for at in range(0, width, BLOCK):
+                            prefetch16(other, np.uint32(index[chunk + k]), at)
                     scores[k] = length * parts[chunk - first + k] + fixed[chunk - first + k]
                 if loss == LOGISTIC:
                     repeated = none if copies.shape[0] == 0 else copies[chunk : chunk + count]
