@@ -56,10 +56,11 @@ def test_a_sampled_model_predicts_well_and_offers_what_every_model_offers(model,
     assert best[1].tolist() == np.argsort(-scores, kind="stable")[:5].tolist()
 
 
-def test_the_mean_factors_multiply_to_the_mean_of_the_factor_part(logistic):
+def test_the_mean_factors_multiply_to_the_mean_of_what_factors_add_to_effects(logistic):
     draws = logistic.draws_
     left, right = draws.mean_factors
-    mean = np.einsum("idk,jdk->ij", draws.rows[:, :, :4], draws.columns[:, :, :4]) / draws.count
+    centred = [side[:, :, :4] - side[:, :, :4].sum(axis=0) / (len(side) + 1) for side in draws.sides]
+    mean = np.einsum("idk,jdk->ij", *centred) / draws.count
     u, size, vt = np.linalg.svd(mean)
     best = (u[:, :4] * size[:4]) @ vt[:4]  # no factors of this rank come closer
     assert np.linalg.norm(left @ right.T - mean) < 1.02 * np.linalg.norm(best - mean)

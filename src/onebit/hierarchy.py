@@ -5,7 +5,7 @@ The model of a score is ``M_ij = a_i + b_j + L_i . R_j`` with ``L_ik, R_jk ~ N(0
 is the one without the effects ``a`` and ``b``. Everything that the hierarchy needs to know of the
 factors' posterior is a handful of sums over rows and over columns.
 
-With ``factor_means``, unless a side is sparse, the factors of rows have a mean where columns have effects:
+With ``factor_means``, unless a side is sparse, the factors of rows have a mean if columns have effects:
 ``L_ik ~ N(nu_k, gamma_k)`` with ``nu_k ~ N(0, gamma_k)``, and columns likewise. ``nu . R_j`` is a part of
 the effect of column ``j`` that goes with its factors: a column liked by most is liked by some in
 particular. Given ``gamma`` the mean of ``m`` rows with sum ``F`` is ``N(F / (m + 1), gamma / (m + 1))``,
