@@ -227,7 +227,7 @@ def coverage_table(lines: pd.DataFrame) -> str:
     return markdown(header, rows)
 
 
-PROTOTYPE = {
+EARLIER = {
     "theorem-1-printed": (1.13, 1.31, 1.30, 1.26),
     "theorem-1": (0.614, 0.822, 0.930, 0.882),
     "pac-bayes-kl": (0.245, 0.485, 0.449, 0.490),
@@ -345,9 +345,9 @@ def main() -> None:
         table = kept(options.keep, "tightness.csv", tightness).set_index("world")
     means, errors = table.groupby(level=0).mean(), table.groupby(level=0).sem()
     rows = []
-    for method, prototype in PROTOTYPE.items():
+    for method, earlier in EARLIER.items():
         row = [method]
-        for name, printed in zip(("A1", "A2", "B1", "ML"), prototype, strict=True):
+        for name, printed in zip(("A1", "A2", "B1", "ML"), earlier, strict=True):
             if name in means.index:
                 spread = errors.loc[name, method]
                 spread = "" if np.isnan(spread) else f" ± {spread:.4f}"
@@ -368,7 +368,7 @@ def main() -> None:
         coverage_table(lines),
         f"## Tightness: delta = 0.05, {options.seeds} seeds (MovieLens 100k: {options.splits} splits)",
         "200 x 200, rank 3, 8,000 answers; each rung by itself, mean ± standard error, and in brackets "
-        "what our first prototype reached (three seeds). "
+        "what an earlier version reached (three seeds). "
         "On MovieLens the rungs without a standard error are of one split.",
         markdown(["rung", "A1", "A2", "B1", "MovieLens 100k"], rows),
     ]
