@@ -3,8 +3,8 @@
 Given those, a large score moves by small steps only: a row whose answers hardly limit it (all "yes", or
 yes and no along one direction) would creep. So before its answers' variables are drawn, the row
 ``(L_i, a_i)`` is multiplied by ``exp(s)``. Its part of a score, ``t_j = L_i . R_j + a_i``, goes with it,
-and along ``s`` the density is ``n s + sum_j log sigmoid(y_j (exp(s) t_j + b_j))`` plus the prior's terms,
-``n`` coordinates being stretched (with the hinge loss, less its loss).
+and along ``s`` the log density is ``n s - sum_j loss(y_j (exp(s) t_j + b_j))`` plus the prior's terms,
+``n`` coordinates being stretched.
 
 A normal proposal is accepted as Metropolis and Hastings say. As a rule its mean is one step of Newton's
 method away, and most are accepted. That does not lead home from far away, where the way back is unlike

@@ -36,7 +36,7 @@ from onebit.engine.vectors import (
     weighted_sum16,
 )
 
-# The most answers of a chunk: lines of 16 then stay in the nearest cache until they are summed up.
+# The most answers whose variables are drawn and summed up at once: their lines stay in the nearest cache.
 CHUNK = 64
 # A table of more numbers than this is far away; its lines are asked for some answers ahead.
 FAR = 250_000
