@@ -20,10 +20,6 @@ def row():
     return own, fixed, sign
 
 
-def code(loss):
-    return lengths.LOGISTIC if loss is LOGISTIC else lengths.HINGE
-
-
 def weights(weighted):
     return np.resize([1.0, 3.0, 2.0], 150 if weighted else 0).astype(np.float32)
 
@@ -41,7 +37,7 @@ def test_the_density_and_its_slope_are_what_they_say(row, loss, weighted):
     times = weights(weighted)
     points, room = np.array([-1.5, -0.2, 0.0, 0.9]), lengths.scratch()
     answers = 150, *row, times
-    found = np.array([lengths.log_density(s, 5, 3.0, 4.0, answers, code(loss), room) for s in points])
+    found = np.array([lengths.log_density(s, 5, 3.0, 4.0, answers, loss.code, room) for s in points])
     np.testing.assert_allclose(found[:, 0], reference(points, *row, times, loss), rtol=1e-6)
     ends = [reference(points + step, *row, times, loss) for step in (-1e-6, 1e-6)]
     np.testing.assert_allclose(found[:, 1], (ends[1] - ends[0]) / 2e-6, rtol=1e-4, atol=2e-3)
@@ -56,7 +52,7 @@ def test_lengths_follow_their_density(row, loss, weighted, separated):
     if separated:  # then nothing but the prior ends the length
         sign, fixed = np.sign(own).astype(np.int8), np.zeros_like(fixed)
     times, draws = weights(weighted), np.empty(20_000)
-    lengths.draw_lengths(5, 3.0, 4.0, own, fixed, sign, times, code(loss), (1, 2), 0, draws)
+    lengths.draw_lengths(5, 3.0, 4.0, own, fixed, sign, times, loss.code, (1, 2), 0, draws)
     grid = np.linspace(-6.0, 3.0, 9001)
     weight = reference(grid, own, fixed, sign, times, loss)
     weight = np.exp(weight - weight.max())

@@ -103,6 +103,14 @@ class Hierarchy:
         has_mean = self.factor_means and self.sparse is None and self.has_effect(1 - side)
         return 1.0 / (self.shape[side] + 1.0) if has_mean else 0.0
 
+    def resistance(self, side: int) -> float:
+        """Return what is left of the resistance to a shift of all factors, once their mean goes along."""
+        return 1.0 - self.shape[side] * self.mean_share(side)
+
+    def factor_energy(self, side: int, factors: Array) -> Array:
+        """Return the energy of known factors of a side, their mean integrated out."""
+        return (factors**2).sum(axis=0) - self.mean_share(side) * factors.sum(axis=0) ** 2
+
     def update(self, sums: tuple[SideSums, SideSums], hyper: HyperPosterior | None) -> HyperPosterior:
         """Return the variances that are best for these factors, given the intercept of ``hyper``."""
         mean, variance = self._intercept(sums, hyper)
@@ -114,7 +122,7 @@ class Hierarchy:
             if side == self.sparse and hyper is not None:
                 energy += (part.coordinates * self.local_precision(part.coordinates, hyper)).sum(axis=0)
             else:
-                energy += self._factor_energy(side, part, means[side])
+                energy += self._expected_energy(side, part, means[side])
         effects = [
             self.effect_prior.posterior([side.size], [self._effect_energy(k, side, mean, variance)])
             if self.has_effect(k)
@@ -124,7 +132,7 @@ class Hierarchy:
         factors = self.factor_prior.posterior(np.full(self.rank, sum(self.shape)), energy)
         return HyperPosterior(factors, effects[0], effects[1], mean, variance, means)
 
-    def _factor_energy(self, side: int, sums: SideSums, mean: Array) -> Array:
+    def _expected_energy(self, side: int, sums: SideSums, mean: Array) -> Array:
         """Return the energy of the factors around a mean of their own, and that of the mean."""
         energy = sums.second_moment[: self.rank]
         share = self.mean_share(side)
@@ -219,8 +227,7 @@ class Hierarchy:
             return float("nan")
         energy = np.zeros(self.rank)
         for side, values in enumerate(factors):
-            part = values[:, : self.rank]
-            energy += (part**2).sum(axis=0) - self.mean_share(side) * part.sum(axis=0) ** 2
+            energy += self.factor_energy(side, values[:, : self.rank])
         total = float(self.factor_prior.log_marginal(sum(self.shape), energy).sum())
         total -= self._log_sizes()
         for side, values in enumerate(factors):
@@ -247,7 +254,7 @@ class Hierarchy:
                 square = part.coordinates * hyper.factors.inverse
                 total += float(LOCAL_PRIOR.scale_mixture(square)[0].sum())
             else:
-                factor_energy += self._factor_energy(side, part, hyper.means[side])
+                factor_energy += self._expected_energy(side, part, hyper.means[side])
         total += self._log_sizes()
         total += float(hyper.factors.gaussian_kl(sum(self.shape), factor_energy).sum())
         for side, part in enumerate(sums):

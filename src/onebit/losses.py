@@ -40,13 +40,13 @@ Array = NDArray[np.float64]
 # score hits the margin exactly. It adds at most 5e-5 to the bound.
 SMOOTHING = 1e-8
 
-_LOGISTIC, _HINGE, _GIBBS = 0, 1, 2
+LOGISTIC_CODE, HINGE_CODE, GIBBS_CODE = 0, 1, 2
 
 
 @numba.njit(inline="always", error_model="numpy")
 def slope_weight_bound(code, sign, mean, second_moment):
     """Return ``(slope, weight, bound)`` at ``(mean, second_moment)``: what a kernel needs at once."""
-    if code == _LOGISTIC:
+    if code == LOGISTIC_CODE:
         root = math.sqrt(max(second_moment, 0.0))
         decay = math.exp(-root)
         if root < 1e-3:  # the limit of tanh(root / 2) / (2 root)
@@ -54,7 +54,7 @@ def slope_weight_bound(code, sign, mean, second_moment):
         else:
             weight = (1.0 - decay) / ((1.0 + decay) * 2.0 * root)
         return 0.5, weight, 0.5 * (root - sign * mean) + math.log1p(decay)
-    if code == _GIBBS:
+    if code == GIBBS_CODE:
         # The second moment is summed in single precision, where a small difference drowns.
         variance = max(second_moment - mean * mean, 1e-4 * second_moment + 1e-12)
         deviation = math.sqrt(variance)
@@ -152,9 +152,9 @@ def majorise(code, first, count, sign, weight, mean, second_moment, root, power,
     ``weight`` is empty or holds what each answer counts. ``root``, ``power`` and ``bits``, of which
     ``scale`` is a view as floats, are scratch.
     """
-    if weight.shape[0] == 0 and code == _LOGISTIC:
+    if weight.shape[0] == 0 and code == LOGISTIC_CODE:
         return _majorise_logistic(first, count, sign, mean, second_moment, root, power, bits, scale)
-    if weight.shape[0] == 0 and code == _HINGE:
+    if weight.shape[0] == 0 and code == HINGE_CODE:
         return _majorise_hinge(first, count, sign, mean, second_moment)
     return _majorise_one_by_one(code, first, count, sign, weight, mean, second_moment)
 
@@ -241,6 +241,6 @@ class MajorisedLoss:
         return out.reshape(*arrays[0].shape, 3)
 
 
-LOGISTIC = MajorisedLoss("logistic", _LOGISTIC, lambda margin: np.logaddexp(0.0, -margin))
-GIBBS = MajorisedLoss("gibbs", _GIBBS, lambda margin: (margin <= 0).astype(float), step=0.5)
-HINGE = MajorisedLoss("hinge", _HINGE, lambda margin: np.maximum(0.0, 1.0 - margin))
+LOGISTIC = MajorisedLoss("logistic", LOGISTIC_CODE, lambda margin: np.logaddexp(0.0, -margin))
+GIBBS = MajorisedLoss("gibbs", GIBBS_CODE, lambda margin: (margin <= 0).astype(float), step=0.5)
+HINGE = MajorisedLoss("hinge", HINGE_CODE, lambda margin: np.maximum(0.0, 1.0 - margin))

@@ -68,7 +68,6 @@ class Target:
         if hierarchy.sparse is not None:
             raise ValueError('inference="sampling" has no sparse prior; set sparse=None')
         self.hierarchy = hierarchy
-        self.code = sampling_kernels.LOGISTIC if loss is LOGISTIC else sampling_kernels.HINGE
         self.loss = loss
         self.temperature = float(temperature)
         self.views = views
@@ -84,7 +83,7 @@ class Target:
 
     def _whole_weights(self, view: View) -> NDArray[np.int64]:
         """Return how many answers each one counts for, or nothing where that is one."""
-        if self.code != sampling_kernels.LOGISTIC:
+        if self.loss is not LOGISTIC:
             return np.empty(0, np.int64)
         weight = np.ones(1) if len(view.weight) == 0 else view.weight.astype(float)
         copies = np.rint(self.temperature * weight).astype(np.int64)
@@ -186,8 +185,8 @@ class Chain:
         if hierarchy.n_free(side) == 0:
             return np.empty(0)
         view, copies = target.views[side], target.copies[side]
-        mean, spread = mean_terms(hierarchy, self.hyper, side, self.factors(side).sum(axis=0))
-        mean = mean + np.sqrt(spread) * rng.standard_normal(hierarchy.rank)
+        share, noise = hierarchy.mean_share(side), rng.standard_normal(hierarchy.rank)
+        mean = share * self.factors(side).sum(axis=0) + np.sqrt(share * self.hyper.factors) * noise
         precision, linear = prior_terms(hierarchy, self.hyper, side, mean)
         table, other = self.tables[side], self.tables[1 - side]
         rank, groups = hierarchy.rank, -(-view.size // LANES)
@@ -196,7 +195,7 @@ class Chain:
         def task(begin: int, end: int) -> None:
             sampling_kernels.sample_rows(
                 begin, end, view.start, view.index, view.sign, view.weight, copies, other, table,
-                precision, linear, target.temperature, target.code, rank,
+                precision, linear, target.temperature, target.loss.code, rank,
                 hierarchy.has_effect(side), target.hats, self.key, self.sweep, side, scales,
             )  # fmt: skip
 
@@ -261,10 +260,7 @@ class Chain:
         return Hyper(factors, effects, intercept)
 
     def _energy(self, side: int) -> Array:
-        """Return the energy of a side's factors, their mean integrated out."""
-        factors = self.factors(side)
-        share = self.target.hierarchy.mean_share(side)
-        return (factors**2).sum(axis=0) - share * factors.sum(axis=0) ** 2
+        return self.target.hierarchy.factor_energy(side, self.factors(side))
 
     def _move(self, rng: np.random.Generator) -> None:
         """Move along what no score notices."""
@@ -308,8 +304,7 @@ class Chain:
         spread = hyper.effects[other]
         # Without a linear algebra library: its threads must not change the chain.
         precision = np.einsum("mi,mj->ij", facing, facing) / spread
-        # What is left of the factors' own resistance once their mean goes along.
-        left = 1.0 - hierarchy.shape[side] * hierarchy.mean_share(side)
+        left = hierarchy.resistance(side)
         precision += np.diag(left * hierarchy.shape[side] / hyper.factors)
         linear = (facing * effect[:, None]).sum(axis=0) / spread
         linear -= left * self.factors(side).sum(axis=0) / hyper.factors
@@ -319,12 +314,6 @@ class Chain:
         self.tables[side][:, :rank] += shift.astype(np.float32)
         moved = (facing * shift.astype(np.float32)).sum(axis=1)
         self.tables[other][:, rank + 1] -= moved.astype(np.float32)
-
-
-def mean_terms(hierarchy: Hierarchy, hyper: Hyper, side: int, total: Array) -> tuple[Array, Array]:
-    """Return mean and variance of the mean of a side's factors, given their sum and the variances."""
-    share = hierarchy.mean_share(side)
-    return share * total, share * hyper.factors
 
 
 def prior_terms(hierarchy: Hierarchy, hyper: Hyper, side: int, mean: Array) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ import numba
 import numpy as np
 
 from onebit.engine.counter import OF_LENGTHS, random_words, uniform, use
-from onebit.losses import decays
+from onebit.losses import LOGISTIC_CODE, decays
 
 # How often a step is one of a random walk, and its size in standard deviations of the density.
 _WALKS, _STRIDE = 0.25, 2.4
@@ -29,7 +29,6 @@ _FARTHEST = 5.0
 _CHUNK = 64
 # The hinge loss bends at one only: how near to it a margin counts for the curvature.
 _NEAR = np.float32(0.5)
-LOGISTIC, HINGE = 0, 1
 _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
 
 
@@ -69,7 +68,7 @@ def log_density(log_length, free, square, line, answers, loss, room):
             margin[k] = np.float32(sign[begin + k]) * (length * own[begin + k] + fixed[begin + k])
             size[k] = abs(margin[k])
         product, short, first, second = _ONE, _ZERO, _ZERO, _ZERO
-        if loss == LOGISTIC:
+        if loss == LOGISTIC_CODE:
             decays(here, size, power, bits)
             for k in range(here):
                 decay = power[k] * scale[k]

@@ -147,8 +147,7 @@ def _shift(hierarchy: Hierarchy, hyper: HyperPosterior, side: int, sides: list[_
     inverse = effect.inverse[0]
     centre = hyper.intercept_mean if other == hierarchy.intercept_side else 0.0
     size = own.sums.size
-    # What is left of the factors' own resistance once their mean goes along.
-    left = 1.0 - size * hierarchy.mean_share(side)
+    left = hierarchy.resistance(side)
     precision = inverse * facing.second[:rank, :rank] + np.diag(size * left * hyper.factors.inverse)
     linear = inverse * (facing.second[:rank, rank] - centre * facing.first[:rank])
     linear -= left * hyper.factors.inverse * own.first[:rank]

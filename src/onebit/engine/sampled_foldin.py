@@ -36,10 +36,10 @@ def draw_new(draws: Draws, side: int, view: View, loss: Loss, temperature: float
     added = np.empty((view.size, draws.count, hierarchy.n_free(side)), np.float32)
     groups = -(-view.size // LANES)
     for number in range(draws.count):
-        hyper = Hyper(draws.factors[number], draws.effects[number], float(draws.intercept[number]))
+        # What is not known of the factors' mean adds to the variance of new ones.
+        variance = draws.factors[number] * (1.0 + hierarchy.mean_share(side))
+        hyper = Hyper(variance, draws.effects[number], float(draws.intercept[number]))
         precision, linear = prior_terms(hierarchy, hyper, side, draws.factor_means[side][number])
-        precision[:rank] /= 1.0 + hierarchy.mean_share(side)
-        linear[:rank] /= 1.0 + hierarchy.mean_share(side)
         rng = sweep_generator(key, number)
         begin = linear / precision + rng.standard_normal(added[:, number].shape) / np.sqrt(precision)
         table = filled_table(begin, rank, effect)
@@ -48,7 +48,7 @@ def draw_new(draws: Draws, side: int, view: View, loss: Loss, temperature: float
         for sweep in range(SWEEPS if hierarchy.n_free(side) else 0):
             sampling_kernels.sample_rows(
                 0, groups, view.start, view.index, view.sign, view.weight, target.copies[0], facing,
-                table, precision, linear, target.temperature, target.code, rank, effect, target.hats,
+                table, precision, linear, target.temperature, loss.code, rank, effect, target.hats,
                 key, number * SWEEPS + sweep, side, np.empty((0, 0)),
             )  # fmt: skip
         added[:, number, :rank] = table[:, :rank]

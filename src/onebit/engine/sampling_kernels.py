@@ -24,7 +24,7 @@ import numba
 import numpy as np
 
 from onebit.engine.draws import inverse_gaussians, normals, polya_gammas
-from onebit.engine.lengths import HINGE, LOGISTIC, new_length, scratch
+from onebit.engine.lengths import new_length, scratch
 from onebit.engine.vectors import (
     BLOCK,
     LANES,
@@ -35,6 +35,7 @@ from onebit.engine.vectors import (
     weighted_products16,
     weighted_sum16,
 )
+from onebit.losses import HINGE_CODE, LOGISTIC_CODE
 
 # The most answers whose variables are drawn and summed up at once: their lines stay in the nearest cache.
 CHUNK = 64
@@ -118,7 +119,7 @@ def sample_rows(
     for i in range(begin * LANES, min(end * LANES, start.shape[0] - 1)):
         longest = max(longest, start[i + 1] - start[i])
     parts, fixed, room = np.empty(longest, np.float32), np.empty(longest, np.float32), scratch()
-    weighted = copies.shape[0] > 0 if loss == LOGISTIC else weight.shape[0] > 0 or temperature != 1.0
+    weighted = copies.shape[0] > 0 if loss == LOGISTIC_CODE else weight.shape[0] > 0 or temperature != 1.0
     times = np.empty(longest if weighted else 0, np.float32)
     scores = np.empty(CHUNK, np.float32)
     curvatures = np.empty(CHUNK, np.float64)
@@ -158,7 +159,7 @@ def sample_rows(
                 parts[k - first] = part_of_score
                 fixed[k - first] = other[np.uint32(index[k]), rank + 1]
                 if weighted:
-                    if loss == LOGISTIC:
+                    if loss == LOGISTIC_CODE:
                         times[k - first] = copies[k]
                     else:
                         times[k - first] = temperature * (weight[k] if weight.shape[0] > 0 else 1.0)
@@ -179,7 +180,7 @@ def sample_rows(
                         for at in range(0, width, BLOCK):
                             prefetch16(other, np.uint32(index[chunk + k]), at)
                     scores[k] = length * parts[chunk - first + k] + fixed[chunk - first + k]
-                if loss == LOGISTIC:
+                if loss == LOGISTIC_CODE:
                     repeated = none if copies.shape[0] == 0 else copies[chunk : chunk + count]
                     polya_gammas(
                         hats, count, scores, repeated, key, chunk - first, i, sweep, side, curvatures
@@ -204,7 +205,7 @@ def sample_rows(
                     j = np.uint32(index[chunk + k])
                     offset = float(fixed[chunk - first + k])
                     pull = float(pulls[k]) - w * offset
-                    if loss == HINGE:
+                    if loss == HINGE_CODE:
                         pull += sign[chunk + k] * w
                     if w < HEAVY:
                         light[k], pulls[k] = w, pull
