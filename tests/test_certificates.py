@@ -7,7 +7,16 @@ from scipy.stats import binom
 import onebit
 from onebit import AutoCompleter, HingeCompleter, LogisticCompleter, NuclearNormCompleter, simulate
 from onebit.bounds import binomial_upper_bound
-from onebit.certificates import SHARES, Certificate, HeldOut, above, at_most, confidence
+from onebit.certificates import (
+    BLANKS,
+    COMMONER,
+    LIKE_THE_ANSWERED,
+    Certificate,
+    above,
+    at_most,
+    confidence,
+)
+from onebit.hold_out import SHARES, HeldOut
 
 
 @pytest.mark.parametrize(("errors", "trials"), [(0, 10), (3, 50), (40, 400), (5000, 20000)])
@@ -25,7 +34,8 @@ def test_nothing_held_out_or_nothing_right_gives_the_trivial_bound():
 def draw_held_out(rng, n):
     """Predictions whose error rate, given the confidence c, is 1 - c, with c uniform on (0.5, 1)."""
     confidence = rng.uniform(0.5, 1.0, n)
-    return HeldOut.count(confidence, rng.random(n) < 1 - confidence)
+    decision, right = rng.choice([-1.0, 1.0], n), rng.random(n) < confidence
+    return HeldOut.count(confidence, decision, np.where(right, decision, -decision).astype(np.int8))
 
 
 @pytest.mark.parametrize("delta", [0.05, 0.2])
@@ -65,12 +75,22 @@ def test_the_same_check_catches_a_delta_that_was_not_split():
 def test_what_is_kept_is_certified_and_the_largest_such_share(rng):
     sample = draw_held_out(rng, 5000)
     kept = sample.keep(max_error=0.2, delta=0.05)
-    ladder = sample.certify_selective(0.05).table()
-    assert kept.certificate.bound <= 0.2
-    assert kept.share == ladder.loc[ladder["error_at_most"] <= 0.2, "share"].max()
+    assert kept.bound <= 0.2
+    for part, yes in ((kept.no, False), (kept.yes, True)):
+        mine = sample.yes == yes
+        for share in SHARES:
+            threshold = np.append(sample.confidence[mine], 0.0)[round(share * mine.sum())]
+            wrong = sample.wrong[mine & (sample.confidence > threshold)]
+            bound = binomial_upper_bound(int(wrong.sum()), len(wrong), 0.05 / (2 * len(SHARES)))
+            if threshold < part.threshold:
+                assert bound > 0.2
+            elif threshold == part.threshold:
+                assert part.certificate.bound == bound <= 0.2
+                assert part.share == pytest.approx(share, abs=1e-3)
     nothing = sample.keep(max_error=1e-6, delta=0.05)
     assert nothing.share == 0.0
-    assert nothing.certificate is None
+    assert nothing.bound is None
+    assert not nothing.includes(sample.yes, sample.confidence).any()
 
 
 COMPLETERS = [
@@ -88,8 +108,7 @@ def test_every_completer_certifies_itself(model, small_world, tmp_path):
     assert certificate.terms["held-out answers"] == round(0.2 * len(small_world.answers))
     assert 0.1 < certificate.bound < 0.5
     assert "With probability 0.95, at most" in str(certificate)
-    kept = model.keep(max_error=0.35)
-    assert (model.confidence(small_world.pairs) > kept.threshold).mean() > 0
+    assert model.certified(small_world.all_pairs, max_error=0.35).any()
     assert "surest 100%" in str(model.certify_selective())
     model.save(tmp_path / "model.onebit")
     assert onebit.load(tmp_path / "model.onebit").certify() == certificate
@@ -128,7 +147,7 @@ def test_too_few_answers_give_a_trivial_bound_and_say_so():
         [(i, j) for i in range(4) for j in range(4)], [0, 1] * 8, certify=0.1
     )
     assert model.certify().trivial
-    assert "to say more than guessing does" in str(model.certify())
+    assert "no lower than what always the commoner answer reaches" in str(model.certify())
 
 
 def test_what_cannot_be_certified_is_refused(small_world):
@@ -147,6 +166,8 @@ def test_what_cannot_be_certified_is_refused(small_world):
     for delta in (0.0, 1.0, -1, 2):
         with pytest.raises(ValueError, match="delta must lie between 0 and 1"):
             model.certify(delta)
+    with pytest.raises(ValueError, match="delta must be at most 0.2"):
+        model.certify(0.4)
     with pytest.raises(ValueError, match="max_error"):
         model.keep(1.5)
 
@@ -160,15 +181,16 @@ def test_repeated_entries_are_counted_in_the_terms(small_world):
 
 def test_what_is_kept_says_so_in_a_sentence(rng):
     sample = draw_held_out(rng, 5000)
-    assert "Keep the predictions with a confidence above" in str(sample.keep(0.2, 0.05))
+    said = str(sample.keep(0.2, 0.05))
+    assert 'of those said "yes", those with a confidence above' in said
+    assert LIKE_THE_ANSWERED in said
     assert "No share of the predictions can be kept" in str(sample.keep(1e-6, 0.05))
 
 
 @pytest.mark.parametrize("bound", [0.0295131, 0.29999999, 0.05, 1e-7, 0.123456])
 def test_what_is_printed_is_never_more_than_what_is_proved(bound):
-    for digits in (1, 2):
-        printed = float(at_most(bound, digits).rstrip("%")) / 100
-        assert bound - 1e-9 <= printed < bound + 1.01 * 10.0 ** -(digits + 2)
+    printed = float(at_most(bound).rstrip("%")) / 100
+    assert bound - 1e-9 <= printed < bound + (1.01e-3 if bound > 0.01 else 1.01e-4)
     assert float(above(bound)) >= bound - 1e-9
 
 
@@ -176,3 +198,147 @@ def test_what_is_printed_is_never_more_than_what_is_proved(bound):
 def test_a_confidence_is_rounded_down_and_never_certainty(delta):
     assert 1 - 1.2 * delta - 1e-4 < float(confidence(delta)) <= 1 - delta + 1e-12
     assert float(confidence(delta)) < 1
+
+
+def rare_yes(seed, shape=(60, 50), rate=0.06, density=0.6):
+    """A table in which 6 % say yes, and hardly anything tells who: a yes is mostly noise."""
+    rng = np.random.default_rng(seed)
+    effect = rng.normal(0.0, 0.7, shape[1])
+    chance = 1 / (1 + np.exp(-(np.log(rate / (1 - rate)) + effect)))
+    answers = np.where(rng.random(shape) < chance, 1.0, 0.0)
+    matrix = np.where(rng.random(shape) < density, answers, np.nan)
+    return matrix, np.broadcast_to(chance, shape)
+
+
+def test_where_yes_is_rare_only_the_predictions_that_say_no_are_certified():
+    """Of all predictions few are wrong; of those that say yes, nearly half are."""
+    matrix, chance = rare_yes(0, shape=(200, 80))
+    model = LogisticCompleter(2, random_state=0).fit(matrix, certify=0.2)
+    assert model.certify().bound < 0.1
+    groups = model.certify(by="answer")
+    assert groups['said "no"'].bound < 0.1
+    assert groups['said "yes"'].bound > 0.2  # few of them, or wrong ones
+    pairs = np.argwhere(np.isnan(matrix))
+    marked = model.certified(pairs, max_error=0.1)
+    assert marked.mean() > 0.5
+    assert not marked[model.predict(pairs) == model.classes_[1]].any()
+    wrong = chance[tuple(pairs[marked].T)].mean()  # every marked one says no
+    assert wrong < 0.1
+
+
+def test_groups_by_predicted_answer_hold_at_once_as_often_as_they_say():
+    rng, delta, held = np.random.default_rng(3), 0.2, []
+    for _ in range(600):
+        yes = rng.random(300) < 0.15
+        wrong = rng.random(300) < np.where(yes, 0.4, 0.03)
+        decision = np.where(yes, 1.0, -1.0)
+        sample = HeldOut.count(
+            rng.uniform(0.5, 1, 300), decision, np.where(wrong, -decision, decision).astype(np.int8)
+        )
+        no, said_yes = (c.bound for c in sample.certify_by_answer(delta).certificates)
+        held.append(no >= 0.03 and said_yes >= 0.4)
+    assert np.mean(held) >= 1 - delta
+    assert np.mean(held) <= 1 - delta / 4  # and is not vacuous
+
+
+def test_kept_predictions_of_each_answer_hold_at_once_as_often_as_they_say():
+    """Above its threshold an answer's risk is known here, and the share was chosen after looking."""
+    rng, delta, held = np.random.default_rng(4), 0.2, []
+    for _ in range(500):
+        sample = draw_held_out(rng, 600)
+        kept = sample.keep(0.2, delta)
+        risks = [(1 - max(part.threshold, 0.5)) / 2 for part in kept.parts if part.certificate]
+        bounds = [part.certificate.bound for part in kept.parts if part.certificate]
+        held.append(all(b >= r for b, r in zip(bounds, risks, strict=True)))
+    assert np.mean(held) >= 1 - delta
+
+
+def test_unknown_folded_in_and_fitted_entries_are_never_certified(small_world):
+    world = small_world
+    model = LogisticCompleter(3, random_state=0).fit(world.pairs, world.answers, certify=0.2)
+    rows, columns = len(model.rows_), len(model.columns_)
+    model.fold_in([(10_000, int(c)) for c in model.columns_.values[:5]], [1, 0, 1, 0, 1])
+    loose = 0.49
+    fitted = model.kept_answers().fitted.by_row
+    pairs = np.column_stack([model.rows_.values[fitted.owners()], model.columns_.values[fitted.index]])
+    assert not model.certified(pairs, loose).any()
+    assert not model.certified([(10_000, int(c)) for c in model.columns_.values], loose).any()
+    assert not model.certified([(77_777, int(c)) for c in model.columns_.values], loose).any()
+    everything = world.all_pairs
+    assert model.certified(everything, loose).sum() <= rows * columns - len(pairs)
+    assert model.certified(everything, loose).any()
+
+
+def test_ties_are_counted_with_the_share_that_they_keep():
+    """With two distinct confidences no share between them exists, whatever the grid asks for."""
+    confidence = np.repeat([0.9, 0.6], 500)
+    decision = np.ones(1000)
+    sign = np.where(np.arange(1000) % 10 == 0, -1, 1).astype(np.int8)
+    shares = HeldOut.count(confidence, decision, sign).certify_selective(0.05)
+    assert set(shares.shares) <= {0.0, 0.5, 1.0}
+    table = shares.table()
+    assert (table["held_out"] == 1000 * table["share"]).all()
+    kept = HeldOut.count(confidence, decision, sign).keep(0.2, 0.05)
+    assert kept.share in (0.5, 1.0)
+
+
+def test_the_commoner_answers_error_stands_beside_the_bound_and_decides_what_is_trivial():
+    matrix, _ = rare_yes(1)
+    model = LogisticCompleter(1, random_state=0).fit(matrix, certify=0.2)
+    certificate = model.certify()
+    assert certificate.terms[COMMONER] == pytest.approx(np.mean(model.held_out_.sign > 0))
+    assert certificate.trivial == (certificate.bound >= certificate.terms[COMMONER])
+    assert certificate.trivial  # always "no" is as good, though the bound is far below one half
+    assert f"always the commoner answer: {certificate.terms[COMMONER]:.1%}" in str(certificate)
+
+
+def test_the_blanks_of_a_nearly_full_table_have_a_bound_of_their_own():
+    """Enumerated worlds: distinct entries, few blanks; the plain bound is of all outside the fit."""
+    rng, delta, plain, own = np.random.default_rng(5), 0.1, [], []
+    outside, size, blanks = 120, 100, 20
+    wrong = np.arange(outside) < 30
+    for _ in range(2000):
+        order = rng.permutation(outside)
+        held, blank = wrong[order[:size]], wrong[order[size:]]
+        sign = np.where(held, -1, 1).astype(np.int8)
+        counted = HeldOut.count(np.full(size, 0.7), np.ones(size), sign, blanks=blanks)
+        certificate = counted.certify(delta)
+        plain.append(certificate.bound >= blank.mean())
+        own.append(certificate.terms[BLANKS] >= blank.mean())
+    assert np.mean(plain) < 1 - delta - 0.03  # what all outside are held to, the blanks alone exceed
+    assert np.mean(own) >= 1 - delta
+
+
+def test_every_statement_says_of_which_entries_it_speaks(small_world):
+    world = small_world
+    model = LogisticCompleter(3, random_state=0).fit(world.pairs, world.answers, certify=0.2)
+    for said in (
+        model.certify(),
+        model.certify(by="answer"),
+        model.certify_selective(),
+        model.keep(0.3),
+        model.keep(1e-6),
+    ):
+        assert LIKE_THE_ANSWERED in str(said), said
+    assert "on entries drawn evenly from the whole table" in str(model.refit().certify())
+    assert str(model.certify(method=("hold-out", "progressive"))).count(LIKE_THE_ANSWERED) == 2
+
+
+def test_one_certificate_reads_the_same_everywhere(small_world, tmp_path):
+    world = small_world
+    model = LogisticCompleter(3, random_state=0).fit(world.pairs, world.answers, certify=0.2)
+    alone = model.certify(0.05)
+    assert model.certify(0.05, method=("optimised", "hold-out")).best == alone
+    printed = f"at most {at_most(alone.bound)} of"
+    assert printed in str(alone)
+    assert printed in str(model.certify(0.05, method=("optimised", "hold-out")))
+
+
+def test_a_grouping_that_does_not_exist_is_refused(small_world):
+    model = LogisticCompleter(2, random_state=0).fit(small_world.pairs, small_world.answers, certify=0.1)
+    with pytest.raises(ValueError, match='by must be "answer"'):
+        model.certify(by="colour")
+    with pytest.raises(ValueError, match="only held-out answers certify groups"):
+        model.certify(method="pac-bayes-kl", by="answer")
+    with pytest.raises(ValueError, match="before refit"):
+        model.refit().certify(by="answer")

@@ -43,13 +43,13 @@ def gibbs(world):
 
 def test_the_ladder_shares_delta_and_its_rungs_are_those_asked_for_one_by_one(fitted):
     ladder = fitted.certify(0.1, method="all")
-    assert len(ladder.certificates) == 10
-    assert all(c.delta == pytest.approx(0.01) for c in ladder.certificates)
-    alone = fitted.certify(0.01, method="hold-out")
-    assert alone.bound in [c.bound for c in ladder.certificates]
-    assert ladder.best.bound == min(c.bound for c in ladder.certificates)
-    assert list(ladder.table()["at_most"]) == [c.bound for c in ladder.certificates]
-    assert str(ladder).count("\n") == 10
+    assert len(ladder.certificates) == 9
+    assert all(c.delta == pytest.approx(0.1 / 9) for c in ladder.certificates)
+    assert ladder.own == fitted.certify(0.1, method="hold-out")
+    alone = fitted.certify(0.1 / 9, method="catoni")
+    assert alone in ladder.certificates
+    assert list(ladder.table()["at_most"]) == [c.bound for c in ladder.rungs]
+    assert str(ladder).count("\n") == 11
     # The paper's own bound says nothing; each later data-free rung says more.
     bounds = {c.method: c.bound for c in ladder.certificates}
     values = list(bounds.values())
@@ -57,11 +57,24 @@ def test_the_ladder_shares_delta_and_its_rungs_are_those_asked_for_one_by_one(fi
     assert values[0] > values[1] > values[2] > bounds["PAC-Bayes-kl, posterior optimised for it"]
 
 
-def test_the_best_is_the_hold_out_where_there_is_one_and_pac_bayes_where_not(fitted, gibbs):
+def test_the_best_is_of_the_model_itself_and_never_of_another_predictor(world, fitted, gibbs):
     assert fitted.certify(0.05).method == "hold-out, Clopper-Pearson"
-    certificate = gibbs.certify(0.05)
-    assert certificate.method == "PAC-Bayes-kl"
-    assert certificate.bound < 0.5
+    assert fitted.certify(0.05).of_this_model
+    # A rung with a lower bound than the model's own must not become the best.
+    sharp = simulate.world("A1", rank=1, shape=(60, 60), density=0.7, seed=0)
+    model = HingeCompleter(2, effects=False, calibrate=False, random_state=0)
+    model.fit(sharp.pairs, sharp.answers, certify=0.02)
+    ladder = model.certify(0.05, method=("progressive", "hold-out"))
+    assert ladder.certificates[0].bound < ladder.own.bound
+    assert ladder.best is ladder.own
+    assert not any(c.of_this_model for c in ladder.certificates)
+    with pytest.raises(ValueError, match="no certificate of the model itself"):
+        gibbs.certify(0.05)
+    with pytest.raises(ValueError, match="none of these certificates speaks of the model itself"):
+        _ = gibbs.certify(0.05, method=("pac-bayes-kl", "catoni")).best
+    drawn = gibbs.certify(0.05, method="pac-bayes-kl")
+    assert drawn.bound < 0.5
+    assert not drawn.of_this_model
 
 
 @pytest.mark.parametrize("effects", [True, False])
@@ -107,13 +120,19 @@ def test_the_optimised_posterior_has_a_better_certificate_than_the_others(world)
     assert bounds[0] < min(bounds[1:])
 
 
-def test_a_second_draw_pays_for_the_first(world):
+def test_drawing_again_with_a_seed_is_the_same_draw_and_each_seed_has_its_share_of_delta(world):
     model = GibbsCompleter(3, random_state=0).fit(world.pairs, world.answers, certify=0)
-    first, second = model.draw(0).certify(0.05), model.draw(0).certify(0.05)
-    assert first.terms["delta of this draw"] == pytest.approx(0.05 / 2)
-    assert second.terms["delta of this draw"] == pytest.approx(0.05 / 6)
-    assert second.bound > first.bound
-    assert first.terms["training error"] == second.terms["training error"]
+    first, again, other = (model.draw(seed) for seed in (0, 0, 1))
+    assert first.certify(0.05) == again.certify(0.05)
+    np.testing.assert_array_equal(first.predictor.rows, again.predictor.rows)
+    assert not np.array_equal(first.predictor.rows, other.predictor.rows)
+    shares = [model.draw(seed).certify(0.05).terms["delta of this draw"] for seed in range(40)]
+    assert shares[0] == pytest.approx(0.05 / 2)
+    assert shares[1] == pytest.approx(0.05 / 6)
+    assert sum(shares) == pytest.approx(0.05 * (1 - 1 / 41))  # all seeds together spend delta
+    for seed in (-1, 0.5, True, None):
+        with pytest.raises(ValueError, match="whole number from 0"):
+            model.draw(seed)
 
 
 def test_a_drawn_predictor_predicts_with_its_own_scores(world, gibbs):
@@ -211,8 +230,9 @@ def test_the_rungs_cover_in_small_worlds(method):
             scores = model.complete("score").reindex(range(25), axis=0).reindex(range(25), axis=1)
             risk = risk_of(world, scores.fillna(0).to_numpy(), 0.1)
         else:
-            drawn = model.draw(seed)
-            bound = drawn.certify(0.2).bound if method == "draw" else model.certify(0.2).bound
+            drawn = model.draw(0)
+            drawn_bound, mean = drawn.certify(0.2).bound, model.certify(0.2, method="pac-bayes-kl").bound
+            bound = drawn_bound if method == "draw" else mean
             known = world.all_pairs[
                 np.isin(world.all_pairs[:, 0], world.pairs[:, 0])
                 & np.isin(world.all_pairs[:, 1], world.pairs[:, 1])
@@ -293,7 +313,7 @@ def test_rows_folded_in_since_the_fit_are_an_error_not_a_crash(world):
 
 
 def test_each_rung_says_whose_predictions_and_which_entries_it_speaks_of(fitted):
-    rungs = {c.method: c for c in fitted.certify(0.05, method="all").certificates}
+    rungs = {c.method: c for c in fitted.certify(0.05, method="all").rungs}
     assert (
         "of a GibbsCompleter (random_state=0)"
         in rungs["PAC-Bayes-kl, posterior optimised for it"].predictor
@@ -307,10 +327,14 @@ def test_each_rung_says_whose_predictions_and_which_entries_it_speaks_of(fitted)
         assert ("outside the fitted part" in said) != whole, method
 
 
-def test_draws_through_the_ladder_are_counted_too(world):
+def test_the_draw_of_a_ladder_does_not_loosen_when_it_is_asked_for_again(world, tmp_path):
     model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers, certify=0)
-    numbers = [model.certify(0.05, method="draw").terms["draw number"] for _ in range(2)]
-    assert numbers == [1, 2]
+    first, again = (model.certify(0.05, method="draw") for _ in range(2))
+    assert first == again
+    model.save(tmp_path / "m.onebit")
+    assert onebit.load(tmp_path / "m.onebit").certify(0.05, method="draw") == first
+    other = model.certify(0.05, method="draw", random_state=3)
+    assert other.terms["delta of this draw"] == pytest.approx(0.05 / 20)
 
 
 @pytest.mark.parametrize("method", ["progressive", "learnt-prior"])
@@ -341,14 +365,12 @@ def test_a_draw_is_independent_of_the_fit_that_has_the_same_seed(world, monkeypa
     assert not np.allclose(drawn, fitting[: len(drawn)])
 
 
-def test_draws_and_choices_are_remembered_in_a_file(world, tmp_path):
+def test_draws_and_choices_are_the_same_after_saving(world, tmp_path):
     model = GibbsCompleter(3, temperature=1.0, random_state=0)
     model.fit(world.pairs, world.answers, certify=0)
-    first, second = (model.draw(0).certify(0.05) for _ in range(2))
     model.save(tmp_path / "m.onebit")
     again = onebit.load(tmp_path / "m.onebit")
-    third = again.draw(0).certify(0.05)
-    assert [c.terms["draw number"] for c in (first, second, third)] == [1, 2, 3]
+    assert again.draw(2).certify(0.05) == model.draw(2).certify(0.05)
     price = "log of the priors chosen from"
     before = again.certify(0.05, method="pac-bayes-kl").terms[price]
     again.set_params(rank=0, effects=False)  # a fit pays for what it chose from, not for what is set now
@@ -359,6 +381,6 @@ def test_small_data_still_has_the_rungs_that_divide_nothing():
     rng = np.random.default_rng(0)
     pairs = rng.integers(0, 8, (80, 2))
     model = LogisticCompleter(1, random_state=0).fit(pairs, rng.integers(0, 2, 80), certify=0.2)
-    methods = [c.method for c in model.certify(0.1, method="all").certificates]
+    methods = [c.method for c in model.certify(0.1, method="all").rungs]
     assert any("hold-out" in method for method in methods)
     assert not any("progressive" in method for method in methods)

@@ -258,6 +258,7 @@ class AutoCompleter(PairClassifier):
         check_is_fitted(self, "completer_")
         self.completer_.fold_in(X, y)
         self.rows_, self.columns_ = self.completer_.rows_, self.completer_.columns_
+        self._folded, self.folded_in_ = self.completer_._folded, self.completer_.folded_in_
         return self
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
@@ -288,6 +289,12 @@ class AutoCompleter(PairClassifier):
 
     def _scores(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Array:
         return self.completer_._scores(rows, columns)
+
+    def _decisions(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Array:
+        return self.completer_._decisions(rows, columns)
+
+    def _decided(self, mean: Array, probability: Array) -> Array:
+        return self.completer_._decided(mean, probability)
 
     def top_columns(
         self, rows: NDArray[np.int32], count: int, seen: View | None = None

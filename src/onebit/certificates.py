@@ -1,17 +1,8 @@
-"""Bounds on how often predictions are wrong, paid for with held-out answers.
+"""What a certificate is: a bound on an error rate, and everything needed to judge it.
 
-A certificate is a number, the event it bounds, the confidence, the assumptions, and the terms it is
-made of. For the ones here ``fit(..., certify=0.1)`` reserves a tenth of the answers before anything is
-fitted or tuned, and their errors are counted once. No model is assumed.
-
-*All predictions.* Given the fitted predictor, each held-out answer is wrong independently with the
-predictor's risk ``R``, so the count of errors is binomial, and the largest ``R`` under which so few
-errors still have probability ``delta`` bounds it (Clopper and Pearson, 1934).
-
-*The surest share.* Let ``t`` be the k-th largest confidence among the held-out pairs. Given ``t``, the
-pairs above it are independent draws from those with confidence above ``t``, so the same bound holds for
-the risk among these. Over a grid of shares that is fixed in advance, each gets ``delta`` divided by the
-number of shares, and all hold at once.
+A certificate is a number, the event it bounds, of which predictor and which entries it speaks, the
+confidence, the assumptions, and the terms it is made of. No model is assumed. Those that count held-out
+answers are made in ``onebit.hold_out``, those that spend no data in ``onebit.ladder``.
 """
 
 from __future__ import annotations
@@ -25,35 +16,47 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from onebit.bounds import binomial_upper_bound, check_delta
-
 Array = NDArray[np.float64]
 
-SHARES = tuple(np.round(np.arange(0.1, 1.05, 0.1), 1).tolist())
+# The clause that says of which entries a number speaks, wherever one is read.
+LIKE_THE_ANSWERED = "on entries like the answered ones"
+# The same for a number that holds for the whole table, and only if entries are drawn evenly from it.
+DRAWN_EVENLY = "on entries drawn evenly from the whole table"
 
 IID = (
-    "the answers were drawn independently, or are distinct entries drawn uniformly at random; where "
-    "people choose what they answer, it speaks of entries that arrive the way the observed ones did"
+    "the answers were drawn independently, or are distinct entries drawn evenly at random; where people "
+    "choose what they answer, it speaks of entries chosen in the same way and at the same time, and "
+    "blanks or later answers may be harder"
 )
 # Of distinct entries, what a bound speaks of depends on what was fitted.
 OUTSIDE = "of distinct entries, it speaks of all outside the fitted part, the held-out ones included"
 WHOLE = "of distinct entries, it speaks of the whole table, the answered ones included"
-COUNTED_ONCE = "the held-out answers were chosen at random and used for nothing but this count"
-UNIFORM = "entries are drawn uniformly from the whole table, whose every entry both fits were asked about"
+COUNTED_ONCE = (
+    "the held-out answers were chosen at random and used for nothing but this count: no setting was "
+    "tuned on them, and no answer was removed or changed after looking at them"
+)
+UNIFORM = "entries are drawn evenly from the whole table, whose every entry both fits were asked about"
 TIES = "a score of exactly zero counts as wrong"
 KNOWN_IDS = "which rows and columns there are was known beforehand"
 ASSUMPTIONS = (IID, OUTSIDE, COUNTED_ONCE, KNOWN_IDS, TIES)
 
+# Names of terms that others read.
+COMMONER = "error of always the commoner answer"
+BLANKS = "of the blanks alone, at most"
 
-def at_most(bound: float, digits: int = 2) -> str:
+
+def at_most(bound: float) -> str:
     """Write a bound in percent, rounded up: what is printed has been proved too.
+
+    One decimal, and two below one percent, wherever a bound is printed.
 
     Examples
     --------
     >>> from onebit.certificates import at_most, confidence
-    >>> at_most(0.0295131), at_most(0.25), confidence(0.05), confidence(1e-6)
-    ('2.96%', '25.00%', '0.95', '0.999999')
+    >>> at_most(0.2951), at_most(0.25), at_most(0.00363), confidence(0.05), confidence(1e-6)
+    ('29.6%', '25.0%', '0.37%', '0.95', '0.999999')
     """
+    digits = 1 if bound > 0.01 else 2
     scale = 10.0 ** (digits + 2)
     return f"{math.ceil(bound * scale - 1e-9) / scale:.{digits}%}"
 
@@ -87,6 +90,9 @@ class Certificate:
         What must hold.
     terms : dict
         The numbers it is made of.
+    of_this_model : bool
+        Whether it speaks of the model that issued it. Others speak of a predictor that has to be asked
+        for: one drawn from the posterior, one of several fits, a refit.
     """
 
     bound: float
@@ -95,22 +101,52 @@ class Certificate:
     predictor: str
     terms: Mapping[str, float]
     assumptions: tuple[str, ...] = field(default=ASSUMPTIONS)
+    of_this_model: bool = False
 
     @property
     def trivial(self) -> bool:
-        """Whether the bound says nothing that guessing would not reach."""
-        return self.bound >= 0.5
+        """Whether the bound is no lower than what always the commoner answer, or a coin, reaches."""
+        return self.bound >= min(0.5, self.terms.get(COMMONER, 0.5))
+
+    def sentence(self) -> str:
+        """Return the statement in one sentence."""
+        return (
+            f"With probability {confidence(self.delta)}, at most {at_most(self.bound)} of "
+            f"{self.predictor} are wrong."
+        )
+
+    def observed(self) -> str | None:
+        """Return what was counted, and what always the commoner answer would have done there."""
+        if "observed error" not in self.terms:
+            return None
+        errors, trials = int(self.terms["errors"]), int(self.terms["held-out answers"])
+        text = f"{errors:,} of {trials:,} held-out answers were predicted wrong"
+        if trials:
+            text += f" ({self.terms['observed error']:.1%})"
+        if COMMONER in self.terms:
+            text += f"; always the commoner answer: {self.terms[COMMONER]:.1%}"
+        return text
 
     def __str__(self) -> str:
-        lines = [
-            f"With probability {confidence(self.delta)}, at most {at_most(self.bound)} of "
-            f"{self.predictor} are wrong.",
+        observed = self.observed()
+        lines = [self.sentence()]
+        if observed is not None:
+            lines.append(f"  observed: {observed}")
+        if BLANKS in self.terms and at_most(self.terms[BLANKS]) != at_most(self.bound):
+            lines.append(
+                f"  of the blanks of this table alone: at most {at_most(self.terms[BLANKS])}, if its "
+                "answered entries were drawn evenly at random"
+            )
+        lines += [
             f"  method: {self.method}",
             "  terms: " + ", ".join(f"{name} {value:g}" for name, value in self.terms.items()),
             *(f"  assumes: {text}" for text in self.assumptions),
         ]
         if self.trivial:
-            lines.append("  too few answers, or too many errors, to say more than guessing does")
+            lines.append(
+                "  too few answers, or too many errors: this is no lower than what always the commoner "
+                "answer reaches"
+            )
         return "\n".join(lines)
 
     def to_json(self) -> str:
@@ -126,7 +162,11 @@ class Certificate:
 
 @dataclass(frozen=True)
 class SelectiveCertificate:
-    """Certificates of the surest shares of the predictions, which all hold at once."""
+    """Certificates of the surest shares of the predictions, which all hold at once.
+
+    ``shares`` are those that were found above each threshold, which differ from the tenths asked for
+    where confidences are tied.
+    """
 
     shares: tuple[float, ...]
     thresholds: tuple[float, ...]
@@ -146,117 +186,135 @@ class SelectiveCertificate:
         )
 
     def __str__(self) -> str:
-        head = f"With probability {confidence(self.delta)}, all of these at once:"
         lines = [
             f"  surest {share:4.0%} (confidence above {above(threshold)}): "
             f"at most {at_most(c.bound)} wrong"
             for share, threshold, c in zip(self.shares, self.thresholds, self.certificates, strict=True)
         ]
-        return "\n".join([head, *lines])
+        return "\n".join([at_once(self.delta), *lines])
+
+
+@dataclass(frozen=True)
+class GroupCertificate:
+    """Certificates of groups of predictions, which all hold at once.
+
+    Attributes
+    ----------
+    by : str
+        What the predictions are grouped by.
+    groups : tuple of str
+        The groups' names.
+    certificates : tuple of Certificate
+        One for each group. A group without held-out answers has the bound 1.
+    delta : float
+        The probability with which any of them may fail.
+    """
+
+    by: str
+    groups: tuple[str, ...]
+    certificates: tuple[Certificate, ...]
+    delta: float
+
+    def __getitem__(self, group: str) -> Certificate:
+        return self.certificates[self.groups.index(group)]
+
+    def table(self) -> pd.DataFrame:
+        """Return one line a group: held-out answers, errors, observed error, bound."""
+        return pd.DataFrame(
+            {
+                self.by: self.groups,
+                "held_out": [int(c.terms["held-out answers"]) for c in self.certificates],
+                "errors": [int(c.terms["errors"]) for c in self.certificates],
+                "error_at_most": [c.bound for c in self.certificates],
+            }
+        )
+
+    def __str__(self) -> str:
+        lines = []
+        for group, c in zip(self.groups, self.certificates, strict=True):
+            errors, trials = int(c.terms["errors"]), int(c.terms["held-out answers"])
+            said = "nothing can be said" if c.bound >= 1 else f"at most {at_most(c.bound)} wrong"
+            lines.append(f"  of those {group}: {said} ({errors:,} of {trials:,} held-out ones were)")
+        return "\n".join([at_once(self.delta), *lines])
+
+
+def at_once(delta: float) -> str:
+    """Return the heading of several statements that hold together."""
+    return f"With probability {confidence(delta)}, {LIKE_THE_ANSWERED}, all of these at once:"
+
+
+@dataclass(frozen=True)
+class KeptAnswer:
+    """Of the predictions of one answer, those that may be kept: with a confidence above ``threshold``.
+
+    ``share`` is their share among the predictions of that answer; it is zero, ``threshold`` infinite and
+    ``certificate`` None where no share of the grid can be kept at the error asked for.
+    """
+
+    answer: str
+    share: float
+    threshold: float
+    certificate: Certificate | None
+
+    def __str__(self) -> str:
+        if self.certificate is None:
+            return f"of those {self.answer}, none"
+        every = self.threshold <= 0
+        which = "all" if every else f"those with a confidence above {above(self.threshold)}"
+        some = "" if every else f" ({self.share:.0%} of them)"
+        return (
+            f"of those {self.answer}, {which}{some}: at most {at_most(self.certificate.bound)} are wrong"
+        )
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The predictions that may be kept: those with a confidence above ``threshold``.
+    """The predictions that may be kept so that at most ``max_error`` of them are wrong.
 
-    ``share`` is their share among pairs like the observed ones; it is zero, and ``certificate`` None,
-    where no share of the grid can be kept at the error asked for.
+    They are found for each predicted answer by itself: where "yes" is rare, an error rate of all
+    predictions says nothing of the ones that say "yes". Both statements hold at once.
+
+    Attributes
+    ----------
+    max_error : float
+        The error asked for.
+    no, yes : KeptAnswer
+        What may be kept of the predictions that say "no" and "yes".
+    share : float
+        The share of all predictions, on entries like the answered ones, that may be kept.
+    delta : float
+        The probability with which either statement may fail.
     """
 
     max_error: float
+    no: KeptAnswer
+    yes: KeptAnswer
     share: float
-    threshold: float
-    certificate: Certificate | None
     delta: float
 
+    @property
+    def parts(self) -> tuple[KeptAnswer, KeptAnswer]:
+        """Both, "no" first."""
+        return self.no, self.yes
+
+    @property
+    def bound(self) -> float | None:
+        """With probability ``1 - delta``, at most this share of what is kept is wrong; None: nothing."""
+        bounds = [part.certificate.bound for part in self.parts if part.certificate is not None]
+        return max(bounds, default=None)
+
+    def includes(self, yes: NDArray[np.bool_], confidence: Array) -> NDArray[np.bool_]:
+        """Say which predictions, of these answers with this confidence, are among the kept ones."""
+        return confidence > np.where(yes, self.yes.threshold, self.no.threshold)
+
     def __str__(self) -> str:
-        if self.certificate is None:
+        if self.bound is None:
             return (
                 f"No share of the predictions can be kept at an error of {self.max_error:.1%} "
-                f"with probability {confidence(self.delta)}: allow more errors, or hold out more answers."
+                f"with probability {confidence(self.delta)}, {LIKE_THE_ANSWERED}: allow more errors, or "
+                "hold out more answers."
             )
         return (
-            f"Keep the predictions with a confidence above {above(self.threshold)}, some "
-            f"{self.share:.0%}: with probability {confidence(self.delta)}, at most "
-            f"{at_most(self.certificate.bound)} are wrong."
+            f"With probability {confidence(self.delta)}, {LIKE_THE_ANSWERED}, keep (some "
+            f"{self.share:.0%} of all):\n" + "\n".join(f"  {part}" for part in self.parts)
         )
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """What became of the held-out answers: confidence of each prediction, surest first, and errors.
-
-    ``disagreement`` is set for a model that was refitted on all answers: the share of the table's entries
-    on which it and the model that was counted predict differently, which adds to the risk.
-    """
-
-    confidence: Array
-    wrong: NDArray[np.bool_]
-    also_fitted: int = 0
-    disagreement: float | None = None
-
-    @classmethod
-    def count(cls, confidence: Array, wrong: NDArray[np.bool_], also_fitted: int = 0) -> HeldOut:
-        """Build from predictions in any order; ``also_fitted`` of the entries have fitted answers too."""
-        order = np.argsort(-confidence, kind="stable")
-        return cls(confidence[order], wrong[order], also_fitted)
-
-    def certify(self, delta: float) -> Certificate:
-        """Bound the error rate of all predictions."""
-        check_delta(delta)
-        who = "the predictions on entries like the observed ones"
-        counted = self._certificate(self.wrong, delta, who)
-        if self.disagreement is None:
-            return counted
-        return Certificate(
-            min(counted.bound + self.disagreement, 1.0),
-            delta,
-            "hold-out, refit on all answers, disagreement added",
-            "the predictions of the model refitted on all answers",
-            {**counted.terms, "share on which the two fits disagree": self.disagreement},
-            (IID, OUTSIDE, UNIFORM, COUNTED_ONCE, TIES),
-        )
-
-    def certify_selective(self, delta: float) -> SelectiveCertificate:
-        """Bound the error rates of the surest shares, all at once."""
-        check_delta(delta)
-        if self.disagreement is not None:
-            raise ValueError(
-                "a refitted model sorts predictions by another confidence than the one that was counted; "
-                "take the surest shares from the model before refit()"
-            )
-        thresholds, certificates = [], []
-        for share in SHARES:
-            place = round(share * len(self.wrong))
-            # The whole has no threshold; otherwise the first pair left out sets it.
-            threshold = 0.0 if place >= len(self.wrong) else float(self.confidence[place])
-            above = self.wrong[self.confidence > threshold]
-            who = f"the surest {share:.0%} of the predictions on entries like the observed ones"
-            thresholds.append(threshold)
-            certificates.append(self._certificate(above, delta / len(SHARES), who))
-        return SelectiveCertificate(SHARES, tuple(thresholds), tuple(certificates), delta)
-
-    def keep(self, max_error: float, delta: float) -> Kept:
-        """Find the largest share whose certified error is at most ``max_error``."""
-        if not 0 < max_error < 1:
-            raise ValueError(f"max_error must lie between 0 and 1, got {max_error!r}")
-        ladder = self.certify_selective(delta)
-        rungs = zip(ladder.shares, ladder.thresholds, ladder.certificates, strict=True)
-        kept = Kept(max_error, 0.0, 1.0, None, delta)
-        for share, threshold, certificate in rungs:
-            if certificate.bound <= max_error:
-                kept = Kept(max_error, share, threshold, certificate, delta)
-        return kept
-
-    def _certificate(self, wrong: NDArray[np.bool_], delta: float, who: str) -> Certificate:
-        errors, trials = int(wrong.sum()), len(wrong)
-        terms = {
-            "held-out answers": float(trials),
-            "errors": float(errors),
-            "observed error": errors / trials if trials else 1.0,
-            "delta": delta,
-        }
-        if self.also_fitted:
-            terms["held-out answers to entries that were fitted too"] = float(self.also_fitted)
-        bound = binomial_upper_bound(errors, trials, delta)
-        return Certificate(bound, delta, "hold-out, Clopper-Pearson", who, terms)

@@ -126,7 +126,8 @@ def known_truth(output: Path, seed: int) -> None:
     picture = output / "completion.png"
     uncertainty = model.predict_uncertainty(world.all_pairs).reshape(world.truth.shape)
     try:
-        draw(world, model.complete("probability").to_numpy(), uncertainty, picture)
+        filled = model.complete("probability", everywhere=True).to_numpy()
+        draw(world, filled, uncertainty, picture)
         print(f"  the picture is        {picture}\n")
     except ImportError:
         print("  For pictures and reports: pip install 'onebit[report]'\n")
@@ -150,8 +151,9 @@ def students_and_exercises(output: Path, seed: int) -> Path | None:
     steps = model.certify(0.05, ("optimised", "draw", "hold-out"))
     assert isinstance(steps, Ladder)
     print(
-        "  the ladder            "
-        + "; ".join(f"{c.method} {at_most(c.bound, 1)}" for c in steps.certificates)
+        "  of other predictors   "
+        + "; ".join(f"{c.method} {at_most(c.bound)}" for c in steps.certificates)
+        + ", all at once"
     )
     command = f"onebit fit {table.name} -o {path.name}"
     source = {"file": table.name, "command": command, "seconds": round(seconds, 3)}
@@ -170,21 +172,20 @@ def _check_against_truth(world: School, model: AutoCompleter) -> None:
     assert isinstance(certificate, Certificate)
     best = world.risk(world.chance - 0.5)
     print(f"  rank found            {model.rank_} (five topics, less the ability that the effects take)")
+    print(f"  certificate           {certificate.sentence()}")
     print(
-        f"  certificate           with probability 95 %, at most {at_most(certificate.bound, 1)} "
-        "are wrong"
+        f"  the truth             {world.risk(scores):.1%} of such entries; knowing every chance, "
+        f"{best:.1%} would be"
     )
-    print(f"  the truth             {world.risk(scores):.1%}; knowing every chance, {best:.1%} would be")
     gap = float((world.sampling * np.abs(probability - world.chance)).sum())
     print(f"  probabilities         off by {gap:.3f} on average from the true chances")
     kept = model.keep(max_error=MAX_ERROR, delta=0.05)
-    if kept.certificate is not None:
-        sure = found.confidence.reshape(size) > kept.threshold
-        weight = world.sampling * sure
-        among = float((weight * world.chance_of_error(scores)).sum() / weight.sum())
-        print(
-            f"  at most {MAX_ERROR:.0%} wrong     the surest {kept.share:.0%}; in truth {among:.1%} are"
-        )
+    sure = kept.includes(found.yes, found.confidence).reshape(size)
+    for part, yes in ((kept.no, False), (kept.yes, True)):
+        weight = world.sampling * sure * (found.yes.reshape(size) == yes)
+        if part.certificate is not None and weight.sum() > 0:
+            among = float((weight * world.chance_of_error(scores)).sum() / weight.sum())
+            print(f"  at most {MAX_ERROR:.0%} wrong     {part}; in truth {among:.1%}")
 
 
 def _titles(folder: Path, films: NDArray[np.int64]) -> list[str]:
@@ -210,12 +211,8 @@ def films(output: Path, data: datasets.Answers, folder: Path, seed: int) -> None
     model, seconds = _fitted(seen, seed, 0.1)
     certificate = model.certify(delta=0.05)
     assert isinstance(certificate, Certificate)
-    observed = certificate.terms["observed error"]
-    print(
-        f"  certificate           with probability 95 %, at most {at_most(certificate.bound, 1)} "
-        "are wrong"
-    )
-    print(f"  observed              {observed:.1%} of {len(data.answers) // 10} held-out answers")
+    print(f"  certificate           {certificate.sentence()}")
+    print(f"  observed              {certificate.observed()}")
     source = {"file": "MovieLens 100k", "seconds": round(seconds, 3)}
     _saved(model, source, output / "movielens.onebit", output / "movielens.html", [])
 
@@ -225,7 +222,8 @@ def _saved(
 ) -> Path | None:
     """Write model and report; return the report, if it can be drawn."""
     record = Record.of(model, source)
-    for certificate in (model.certify(0.05), model.certify_selective(0.05), *further):
+    own = (model.certify(0.05), model.certify(0.05, by="answer"), model.certify_selective(0.05))
+    for certificate in (*own, *further):
         record = record.with_certificate(certificate)
     model.record_ = record
     model.save(path)

@@ -8,30 +8,29 @@ import os
 import sys
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-import psutil
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from onebit import __version__, ladder
-from onebit.certificates import Certificate, HeldOut, Kept, SelectiveCertificate
+from onebit import __version__
+from onebit.certifying import Certifying
 from onebit.engine.checkpoint import checkpoint as checkpointed
 from onebit.engine.compilation import announced
 from onebit.engine.coordinate import Callback
+from onebit.filling import filled_matrix, recommendations
 from onebit.gpu import device as gpus
 from onebit.ids import IdIndex, pair_columns
 from onebit.observations import Observations, View, signs_of_pairs
 from onebit.parameters import Check, check_parameters
+from onebit.predictions import Answers, Codes, Predictions
 from onebit.storage import Tensors
 
 if TYPE_CHECKING:
@@ -39,40 +38,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("onebit")
 
-NOT_CERTIFIABLE = (
-    "this model was fitted on all its answers, and the answers that a model was fitted to or tuned on "
-    "cannot certify it; fit with certify=0.1 to hold a tenth of them out"
-)
-# Entries that refit() compares two fits on, one by one.
-LARGEST_TABLE = 500_000_000
-
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Answers:
-    """The answers of a fit that may be certified: all, which of them were held out, and the others."""
-
-    everything: Observations
-    held: NDArray[np.bool_]
-    fitted: Observations
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """What is predicted of some pairs, one value a pair."""
-
-    score: Array
-    uncertainty: Array
-    probability: Array
-
-    @property
-    def confidence(self) -> Array:
-        """The probability of the predicted answer."""
-        return np.maximum(self.probability, 1.0 - self.probability)
-
-
-class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class PairClassifier(Certifying, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A classifier of (row, column) pairs, fitted on a table of pairs and their answers.
 
     Subclasses fit themselves to ``Observations`` and give the first two moments of a score; ids,
@@ -81,12 +50,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
 
     _checks: ClassVar[dict[str, Check]]
 
-    rows_: IdIndex
-    columns_: IdIndex
-    held_out_: HeldOut | None
     record_: Record | None
-    _answers: Answers | None
-    _draws: int
     classes_: NDArray[Any]
     n_observations_: int
 
@@ -132,16 +96,13 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         with self._checkpoint(checkpoint, observations, certify):
             advice = self._fit_where_it_fits(fitted, rng, callback)
         self._remember(observations)
-        if held is not None:
-            self._answers = Answers(observations, held, fitted)
-        if held is not None and held.any():
-            rows, columns, sign, _ = observations.entries(held)
-            found = self.predictions(rows, columns)
-            mean, confidence = found.score, found.confidence
-            view = observations.by_row
-            entry = view.owners() * np.int64(observations.shape[1]) + view.index
-            known = int(np.isin(entry[held], entry[~held]).sum())
-            self.held_out_ = HeldOut.count(confidence, mean * sign <= 0, known)
+        if held is not None or self._fit_device() == "cpu":
+            # On a GPU the answers stay where they are unless a certificate needs them here.
+            none = np.zeros(observations.n, dtype=bool)
+            self._answers = Answers(observations, none if held is None else held, fitted)
+            self._certifiable = held is not None
+            if held is not None and held.any():
+                self.held_out_ = self._counted(self._answers)
         for text in advice:
             warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=2)
         return self
@@ -204,20 +165,26 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """
 
     @abstractmethod
-    def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
+    def _score_moments(self, rows: Codes, columns: Codes) -> tuple[Array, Array]:
         """Return mean and variance of the scores of pairs of codes; -1 is an unknown id."""
 
-    def _scores(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Array:
+    def _scores(self, rows: Codes, columns: Codes) -> Array:
         """Return the means alone."""
         return self._score_moments(rows, columns)[0]
+
+    def _decisions(self, rows: Codes, columns: Codes) -> Array:
+        """Return numbers whose signs are the predicted answers."""
+        return self._scores(rows, columns)
+
+    def _decided(self, mean: Array, probability: Array) -> Array:
+        """Return the same from moments and probabilities that are there already."""
+        return mean
 
     @abstractmethod
     def _probability(self, mean: Array, variance: Array) -> Array:
         """Return the probability of a "yes" for scores with these moments."""
 
-    def _predicted(
-        self, rows: NDArray[np.int32], columns: NDArray[np.int32]
-    ) -> tuple[Array, Array, Array]:
+    def _predicted(self, rows: Codes, columns: Codes) -> tuple[Array, Array, Array]:
         """Return mean and variance of the scores of pairs of codes, and the probability of a "yes"."""
         mean, variance = self._score_moments(rows, columns)
         return mean, variance, self._probability(mean, variance)
@@ -238,8 +205,10 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         self.held_out_ = None
         self.record_ = None
         self._answers = None
-        self._draws = 0
-        self._gibbs: dict[int, Any] = {}
+        self._certifiable = False
+        self._folded: list[tuple[Codes, Codes, NDArray[np.int8]]] = []
+        self._fitted_entries = None
+        self._gibbs = {}
 
     def _remember(self, observations: Observations) -> None:
         self._know(observations.rows, observations.columns, observations.classes, observations.n)
@@ -263,12 +232,12 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             )
         return signs_of_pairs(values.astype(str) == self.classes_[1], n_pairs)[0]
 
-    def was_fitted(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def was_fitted(self, rows: Codes, columns: Codes) -> NDArray[np.bool_]:
         """Say of which pairs of codes both ids were fitted: neither unknown nor folded in since."""
         inside = (rows >= 0) & (rows < self._fitted_shape[0])
         return inside & (columns >= 0) & (columns < self._fitted_shape[1])
 
-    def _codes(self, pairs: Any) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def _codes(self, pairs: Any) -> tuple[Codes, Codes]:
         check_is_fitted(self)
         row_values, column_values = pair_columns(pairs)
         rows, columns = self.rows_.encode(row_values), self.columns_.encode(column_values)
@@ -280,15 +249,13 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             )
         return rows, columns
 
-    def predictions(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> Predictions:
+    def predictions(self, rows: Codes, columns: Codes) -> Predictions:
         """Return everything predicted of pairs of codes (``rows_.encode(ids)``); -1 is an unknown id."""
         check_is_fitted(self)
         mean, variance, probability = self._predicted(rows, columns)
-        return Predictions(mean, np.sqrt(variance), probability)
+        return Predictions(mean, np.sqrt(variance), probability, self._decided(mean, probability))
 
-    def top_columns(
-        self, rows: NDArray[np.int32], count: int, seen: View | None = None
-    ) -> NDArray[np.int32]:
+    def top_columns(self, rows: Codes, count: int, seen: View | None = None) -> Codes:
         """Return the codes of the ``count`` columns with the highest scores of some rows, highest first.
 
         Entries of ``seen`` are left out; -1 fills up where there are fewer.
@@ -305,12 +272,20 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
             best[line, : len(order)] = order
         return best
 
+    @property
+    def answers_kept(self) -> bool:
+        """Whether the model knows its answers, and so which entries are blank."""
+        check_is_fitted(self)
+        return self._answers is not None
+
     def kept_answers(self) -> Answers:
-        """Return the answers, where ``fit(..., certify=share)`` or a model file has kept them."""
+        """Return the answers of the fit, where the model or its file has kept them."""
         check_is_fitted(self)
         if self._answers is None:
             raise ValueError(
-                "this model has not kept its answers; fit with certify=0.1, or certify=0 to hold none out"
+                "this model has not kept its answers, so which entries are blank is not known: it was "
+                "saved without them, or fitted on a GPU (there, fit with certify=0.1, or certify=0 to "
+                "hold none out)"
             )
         return self._answers
 
@@ -318,161 +293,18 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         """Return the probability of the predicted answer of each pair."""
         return self.predictions(*self._codes(X)).confidence
 
-    def _held_out_answers(self) -> HeldOut:
-        check_is_fitted(self)
-        if self.held_out_ is None:
-            raise ValueError(NOT_CERTIFIABLE)
-        return self.held_out_
-
-    def certify(
-        self, delta: float = 0.05, method: str | Sequence[str] = "best", random_state: int = 0
-    ) -> Certificate | ladder.Ladder:
-        """Bound an error rate, with probability ``1 - delta``.
-
-        Needs a model fitted with ``fit(..., certify=share)``.
-
-        Parameters
-        ----------
-        delta : float
-            The probability with which the bound may fail.
-        method : str or sequence of str
-            "best" is "hold-out", the tightest for the model that you keep, where answers were held out;
-            else "pac-bayes-kl", which speaks of a predictor drawn from the posterior. "all" returns a
-            ladder of every rung there is for this model, which hold all at once: "theorem-1-printed",
-            "theorem-1", "catoni", "pac-bayes-kl" (a predictor drawn from the posterior), "learnt-prior"
-            (its prior learnt on a part), "optimised" (of a GibbsCompleter), "draw" (one predictor drawn
-            from that), "progressive", "hold-out" and "refit". Several names give the ladder of these.
-        random_state : int
-            Seed of the Monte Carlo estimates, and of the rungs that fit models of their own. Trying
-            several and quoting the best is a search that no certificate pays for.
-
-        Examples
-        --------
-        >>> from onebit import LogisticCompleter, simulate
-        >>> world = simulate.world("B1", rank=2, shape=(80, 60), density=0.5, seed=0)
-        >>> model = LogisticCompleter(random_state=0).fit(world.pairs, world.answers, certify=0.2)
-        >>> 0 < model.certify(delta=0.05).bound < 0.2
-        True
-        """
-        check_is_fitted(self)
-        if self.held_out_ is None and self._answers is None:
-            raise ValueError(NOT_CERTIFIABLE)
-        rungs = self._rungs(random_state)
-        if method == "best":
-            method = "pac-bayes-kl" if self.held_out_ is None else "hold-out"
-            if method not in rungs:
-                raise ValueError(
-                    f"nothing was held out, and {type(self).__name__} has none that needs none; "
-                    f"fit with certify=0.1, or name a method: {', '.join(rungs)}"
-                )
-        wanted = [method] if isinstance(method, str) else list(method)
-        if method == "all":
-            wanted = list(self.certificate_methods())
-        for name in wanted:
-            if name not in rungs:
-                raise ValueError(
-                    f"{type(self).__name__} as it was fitted has no certificate {name!r}; "
-                    f"it has {', '.join(rungs)} and all"
-                )
-        if isinstance(method, str) and method != "all":
-            return rungs[method](delta)
-        return ladder.share_delta([rungs[name] for name in wanted], delta)
-
-    def certificate_methods(self) -> tuple[str, ...]:
-        """Return the names of the certificates that this model can have, as ``certify`` takes them."""
-        check_is_fitted(self)
-        few = self._answers is not None and self._answers.everything.n < ladder.LEAST_TO_DIVIDE
-        return tuple(name for name in self._rungs(0) if not (few and name in ladder.DIVIDING))
-
-    def _rungs(self, seed: int) -> dict[str, Callable[[float], Certificate]]:
-        """Return the certificates that this model can have, each as a function of delta."""
-        rungs: dict[str, Callable[[float], Certificate]] = {}
-        if self._answers is not None:
-            answers = self._answers
-            whose = f" of a GibbsCompleter (random_state={seed})"
-            rungs["optimised"] = lambda delta: self._optimised(seed).certificate(
-                "pac-bayes-kl", delta, seed, "PAC-Bayes-kl, posterior optimised for it",
-                f"the predictions of a predictor drawn anew for each entry from the posterior{whose}",
-            )  # fmt: skip
-            rungs["draw"] = lambda delta: self._optimised(seed).draw(seed, whose).certify(delta)
-            rungs["progressive"] = lambda delta: ladder.progressive_certificate(
-                self, answers.everything, delta, np.random.default_rng(seed)
-            )
-        if self.held_out_ is not None:
-            rungs["hold-out"] = self.held_out_.certify
-            small = len(self.rows_) * len(self.columns_) <= LARGEST_TABLE
-            if self._answers is not None and self.held_out_.disagreement is None and small:
-                rungs["refit"] = lambda delta: self.refit()._held_out_answers().certify(delta)
-        return rungs
-
-    def _optimised(self, seed: int) -> Any:
-        """Return a completer whose posterior is made for its certificate; it counts its draws."""
-        from onebit.randomised import GibbsCompleter
-
-        assert self._answers is not None
-        if seed not in self._gibbs:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                model = GibbsCompleter(random_state=seed).fit(self._answers.fitted, certify=0)
-            self._gibbs[seed] = model
-        return self._gibbs[seed]
-
-    def refit(self) -> Self:
-        """Return a model like this one fitted on all answers, the held-out ones included.
-
-        Its ``certify`` counts the errors of this one and adds the share of the table's entries on which
-        the two predict differently, which needs entries that are drawn uniformly from the table.
-        """
-        held_out = self._held_out_answers()
-        if self._answers is None or held_out.disagreement is not None:
-            raise ValueError("refit() needs the model as it was fitted with fit(..., certify=share)")
-        everything = self._answers.everything
-        if everything.shape[0] * everything.shape[1] > LARGEST_TABLE:
-            raise ValueError(
-                f"refit() compares two fits on every entry, and the table has {everything.shape[0]} x "
-                f"{everything.shape[1]}; keep the model as it is"
-            )
-        second = clone(self)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            second.fit(everything)
-        differ = 0
-        outside = np.zeros(2, dtype=np.int64)  # entries outside the first fit, and disagreements there
-        rows, columns = everything.shape
-        fitted = self._answers.fitted.by_row
-        known = np.unique(fitted.owners() * np.int64(columns) + fitted.index)
-        for _, pair in _blocks(rows, columns):
-            signs = [np.sign(model._scores(*pair)) for model in (self, second)]
-            wrong = (signs[0] != signs[1]) | (signs[1] == 0)
-            differ += int(wrong.sum())
-            new = ~np.isin(pair[0] * np.int64(columns) + pair[1], known)
-            outside += (int(new.sum()), int((wrong & new).sum()))
-        # Of entries drawn with repeats the first share counts, of distinct ones the second.
-        share = max(differ / (rows * columns), outside[1] / max(outside[0], 1))
-        second.held_out_ = replace(held_out, disagreement=float(share))
-        return second
-
-    def certify_selective(self, delta: float = 0.05) -> SelectiveCertificate:
-        """Bound the error rates of the surest 10 %, 20 %, ... 100 % of the predictions, all at once."""
-        return self._held_out_answers().certify_selective(delta)
-
-    def keep(self, max_error: float, delta: float = 0.05) -> Kept:
-        """Find which predictions can be kept so that at most ``max_error`` of them are wrong.
-
-        Those are the pairs with ``model.confidence(pairs) > kept.threshold``; the statement holds with
-        probability ``1 - delta``.
-        """
-        return self._held_out_answers().keep(max_error, delta)
-
     def decision_function(self, X: Any) -> Array:
-        """Return the mean score of each pair: positive means "yes".
+        """Return a number for each pair whose sign is the predicted answer: positive means "yes".
+
+        It is the mean score; of a sampled model with the logistic loss, the log-odds of the predicted
+        probability, which average over the draws.
 
         Parameters
         ----------
         X : two-column table
             Pairs of ids. Ids that were not fitted count with what is known of the other one.
         """
-        return self._scores(*self._codes(X))
+        return self._decisions(*self._codes(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the more likely answer of each pair, written as in the training answers."""
@@ -492,37 +324,56 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
         return float(np.average(right.astype(float), weights=weight))
 
-    def complete(self, output: str = "answer") -> pd.DataFrame:
-        """Return the filled matrix, labelled by the ids.
+    def complete(self, output: str = "probability", *, everywhere: bool = False) -> pd.DataFrame:
+        """Return the filled matrix, labelled by the ids: known answers as they are, blanks predicted.
 
         Parameters
         ----------
-        output : {"answer", "probability", "score"}
-            What to fill in: the predicted answer, the probability of "yes", or the mean score.
-            Every entry is the model's, also where an answer was seen.
+        output : {"probability", "answer", "score"}
+            What the matrix holds. "probability": of "yes", where a known answer is 0 or 1, so that
+            averages over rows and columns are expected shares of "yes". "answer": the known or the
+            predicted answer, written as yours were. "score": the model's mean score of every entry.
+        everywhere : bool, default False
+            Whether to put the model's own value also where an answer is known.
+
+        Examples
+        --------
+        >>> from onebit import LogisticCompleter
+        >>> model = LogisticCompleter(0).fit([("ann", "tea"), ("bob", "tea"), ("ann", "jam")], [1, 0, 1])
+        >>> model.complete().loc["ann", "tea"], bool(0 < model.complete().loc["bob", "jam"] < 1)
+        (np.float64(1.0), True)
         """
         check_is_fitted(self)
-        if output not in ("answer", "probability", "score"):
-            raise ValueError(f'output must be "answer", "probability" or "score", got {output!r}')
-        rows, columns = len(self.rows_), len(self.columns_)
-        itemsize = self.classes_.dtype.itemsize if output == "answer" else 8
-        needed = float(rows) * columns * itemsize
-        available = psutil.virtual_memory().available
-        if needed > 0.8 * available:
-            raise MemoryError(
-                f"the filled matrix of {rows} x {columns} needs {needed / 2**30:.1f} GiB and "
-                f"{available / 2**30:.1f} GiB are free; predict the pairs that you need instead"
-            )
-        filled = np.empty((rows, columns), dtype=self.classes_.dtype if output == "answer" else float)
-        for codes, pair in _blocks(rows, columns):
-            if output == "probability":
-                values = self._predicted(*pair)[2]
-            else:
-                values = self._scores(*pair)
-                if output == "answer":
-                    values = self.classes_[(values > 0).astype(int)]
-            filled[codes] = values.reshape(len(codes), columns)
-        return pd.DataFrame(filled, index=self.rows_.labels, columns=self.columns_.labels)
+        return filled_matrix(self, output, everywhere)
+
+    def recommend(self, rows: Any = None, n: int = 10, *, answered: bool = False) -> pd.DataFrame:
+        """Return the ``n`` columns that each row most likely says "yes" to, best first, by their ids.
+
+        Parameters
+        ----------
+        rows : id, sequence of ids or None
+            The rows; None for all.
+        n : int, default 10
+            How many columns for each row.
+        answered : bool, default False
+            Whether columns that the row has answered count too.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Row id, rank from 1, column id, probability of "yes". A list of the best is a selection: no
+            certificate of all predictions speaks of it.
+
+        Examples
+        --------
+        >>> from onebit import LogisticCompleter, simulate
+        >>> world = simulate.world("B1", rank=1, shape=(30, 20), density=0.5, seed=0)
+        >>> model = LogisticCompleter(2).fit(world.pairs, world.answers)
+        >>> model.recommend([3, 5], n=2)["rank"].tolist()
+        [1, 2, 1, 2]
+        """
+        check_is_fitted(self)
+        return recommendations(self, rows, n, answered)
 
     def save(self, path: str | os.PathLike[str], *, answers: bool = True) -> None:
         """Write the fitted model to one file, from which ``onebit.load`` restores it.
@@ -534,8 +385,8 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         path : path
             The file, which is written whole or not at all.
         answers : bool
-            Of a model fitted with ``certify``, also write its answers (six bytes each), so that the
-            loaded one can issue further certificates and knows which entries are blank.
+            Also write the answers (six bytes each), so that the loaded model knows which entries are
+            blank and, if it was fitted with ``certify``, can issue further certificates.
         """
         from onebit.models import save  # it knows every completer, and they all know this module
 
@@ -549,18 +400,6 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         tags.input_tags.string = True
         tags.target_tags.required = False
         return tags
-
-
-Codes = NDArray[np.int32]
-
-
-def _blocks(rows: int, columns: int) -> Iterator[tuple[Codes, tuple[Codes, Codes]]]:
-    """Walk over a whole table: row codes, and the pairs of codes of all their entries, row by row."""
-    every = np.arange(columns, dtype=np.int32)
-    block = max(1, 2_000_000 // max(columns, 1))
-    for begin in range(0, rows, block):
-        codes = np.arange(begin, min(begin + block, rows), dtype=np.int32)
-        yield codes, (np.repeat(codes, columns), np.tile(every, len(codes)))
 
 
 def observations_of(X: Any, y: Any, sample_weight: ArrayLike | None, device: str = "cpu") -> Observations:

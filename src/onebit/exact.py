@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, ndtri
+from scipy.special import expit, logit, ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from onebit.calibration import CERTAINTY
@@ -313,6 +313,15 @@ class ExactCompleter(VariationalCompleter):
             return super()._scores(rows, columns)
         return self._score_moments(rows, columns)[0]
 
+    def _decisions(self, rows: Codes, columns: Codes) -> Array:
+        if not self.is_sampled or self._loss is not LOGISTIC:
+            return super()._decisions(rows, columns)
+        return self._decided(*self._predicted(rows, columns)[::2])
+
+    def _decided(self, mean: Array, probability: Array) -> Array:
+        # Averaged over draws, the probability can be above one half where the mean score is below zero.
+        return logit(probability) if self.is_sampled and self._loss is LOGISTIC else mean
+
     def predict_interval(self, X: Any, level: float = 0.9, output: str = "score") -> Array:
         """Return the ends of a credible interval for each pair, of shape (n, 2).
 
@@ -390,7 +399,7 @@ class ExactCompleter(VariationalCompleter):
             raise ValueError(NOT_GAUSSIAN)
         return super().certificate(method, delta, seed, title, predictor)
 
-    def draw(self, random_state: Any = None, whose: str = "") -> DrawnPredictor:
+    def draw(self, seed: int = 0, whose: str = "") -> DrawnPredictor:
         """Draw one predictor from a variational posterior, with a certificate of its own.
 
         A sampled model has none: its draws are in ``draws_``.
@@ -398,7 +407,7 @@ class ExactCompleter(VariationalCompleter):
         check_is_fitted(self)
         if self.is_sampled:
             raise ValueError(NOT_GAUSSIAN)
-        return super().draw(random_state, whose)
+        return super().draw(seed, whose)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         tensors, content = super()._state()

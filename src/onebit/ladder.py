@@ -1,14 +1,15 @@
 """The ladder of certificates: from bounds that spend no data to those that spend some.
 
-Every rung is a statement about one predictor: the kept one, one that is drawn anew for every prediction
-(randomised), or one that is drawn once. A ``Ladder`` holds several at once: they share ``delta``, so that
-whichever looks best may be quoted.
+Every rung is a statement about one predictor: the model itself, one that is drawn anew for every
+prediction (randomised), one that is drawn once, or one of several fits. A ``Ladder`` keeps them apart:
+the rung about the model itself holds by itself at the whole ``delta``; those about other predictors share
+a ``delta`` of their own, so that all of these hold at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,17 @@ from sklearn.base import clone
 
 from onebit import directions
 from onebit.bounds import catoni, check_delta, pac_bayes_kl, theorem_1, theorem_1_over_grid
-from onebit.certificates import IID, OUTSIDE, TIES, WHOLE, Certificate, at_most, confidence
+from onebit.certificates import (
+    COMMONER,
+    IID,
+    LIKE_THE_ANSWERED,
+    OUTSIDE,
+    TIES,
+    WHOLE,
+    Certificate,
+    at_most,
+    confidence,
+)
 from onebit.engine.coordinate import Fit, Schedule, minimise
 from onebit.engine.paper import ApproximateBound
 from onebit.engine.workers import workers
@@ -51,11 +62,13 @@ LEARNT_SHARES = (0.5, 0.8)
 NARROWER = (1.0, 0.1, 0.01)
 LEARNT_TEMPERATURES = (0.5, 2.0)
 
-RANDOMISED = "the predictions of a predictor drawn anew from the posterior for each entry"
+RANDOMISED = f"the predictions of a predictor drawn anew from the posterior, {LIKE_THE_ANSWERED},"
 LEARNT = (
-    "the predictions of a predictor drawn anew for each entry from a posterior around a fit to a part of "
-    "the answers"
+    "the predictions of a predictor drawn anew from a posterior around a fit to a part of the answers, "
+    f"{LIKE_THE_ANSWERED},"
 )
+# The rung that speaks of the model itself.
+OWN = "hold-out"
 # Rungs that divide the answers, and how many they need.
 DIVIDING = ("learnt-prior", "progressive")
 LEAST_TO_DIVIDE = 20 * BLOCKS
@@ -68,36 +81,65 @@ UNTUNED = "the model's settings, and which rows and columns there are, were know
 
 @dataclass(frozen=True)
 class Ladder:
-    """Certificates from one set of answers, which all hold at once with probability ``1 - delta``."""
+    """Certificates from one set of answers: of the model itself, and of other predictors.
+
+    Attributes
+    ----------
+    own : Certificate or None
+        The one that speaks of the model itself. It holds with probability ``1 - delta``.
+    certificates : tuple of Certificate
+        Those that speak of other predictors. They all hold at once with probability ``1 - delta``.
+    delta : float
+        The probability with which ``own``, and with which any of the others, may fail.
+    """
 
     certificates: tuple[Certificate, ...]
     delta: float
+    own: Certificate | None = None
+
+    @property
+    def rungs(self) -> tuple[Certificate, ...]:
+        """All of them, the model's own first."""
+        return self.certificates if self.own is None else (self.own, *self.certificates)
 
     def table(self) -> pd.DataFrame:
-        """Return one line a rung: method, predictor, bound and the answers it held out."""
+        """Return one line a rung: method, bound, predictor, whether of this model, answers held out."""
         return pd.DataFrame(
             {
-                "method": [c.method for c in self.certificates],
-                "at_most": [c.bound for c in self.certificates],
-                "predictor": [c.predictor for c in self.certificates],
-                "held_out": [int(c.terms.get("held-out answers", 0)) for c in self.certificates],
+                "method": [c.method for c in self.rungs],
+                "at_most": [c.bound for c in self.rungs],
+                "predictor": [c.predictor for c in self.rungs],
+                "of_this_model": [c.of_this_model for c in self.rungs],
+                "held_out": [int(c.terms.get("held-out answers", 0)) for c in self.rungs],
             }
         )
 
     @property
     def best(self) -> Certificate:
-        """The tightest rung."""
-        return min(self.certificates, key=lambda certificate: certificate.bound)
+        """The certificate of the model itself; a lower bound of another predictor is not its own."""
+        if self.own is None:
+            raise ValueError(
+                "none of these certificates speaks of the model itself: fit with certify=0.1, and ask "
+                'for "hold-out"'
+            )
+        return self.own
 
     def __str__(self) -> str:
-        width = max(len(certificate.method) for certificate in self.certificates)
-        head = f"With probability {confidence(self.delta)}, all of these at once:"
-        lines = [
-            f"  {c.method:<{width}}  {said:<22} of {c.predictor}"
-            for c in self.certificates
-            for said in ("nothing" if c.bound >= 1 else f"at most {at_most(c.bound)} wrong",)
-        ]
-        return "\n".join([head, *lines])
+        lines = []
+        if self.own is not None:
+            lines += [self.own.sentence(), f"  method: {self.own.method}"]
+        if self.certificates:
+            width = max(len(certificate.method) for certificate in self.certificates)
+            lines.append(
+                f"Of other predictors than this model, with probability {confidence(self.delta)}, all of "
+                "these at once:"
+            )
+            lines += [
+                f"  {c.method:<{width}}  {said:<19} of {c.predictor}"
+                for c in self.certificates
+                for said in ("nothing" if c.bound >= 1 else f"at most {at_most(c.bound)} wrong",)
+            ]
+        return "\n".join(lines)
 
 
 def posterior_certificate(
@@ -136,7 +178,7 @@ def posterior_certificate(
     """
     check_delta(delta)
     n, price = seen.n, posterior.kl
-    terms = {"answers": float(n), "KL": posterior.kl}
+    terms = {"answers": float(n), "KL": posterior.kl, COMMONER: commoner_error(seen)}
     rest = delta
     if not method.startswith("theorem-1"):
         rest = (1.0 - MONTE_CARLO) * delta
@@ -187,6 +229,12 @@ def posterior_certificate(
     )
 
 
+def commoner_error(seen: Observations) -> float:
+    """Return the share of answers that always the commoner one gets wrong."""
+    yes = float((seen.by_row.sign > 0).mean())
+    return min(yes, 1.0 - yes)
+
+
 def _hinge_risk(posterior: Posterior, seen: Observations) -> float:
     """Return an upper bound on the expected hinge risk (see ``onebit.losses``)."""
     view = seen.by_row
@@ -198,7 +246,7 @@ def draw_certificate(
     draw: Draw,
     seen: Observations,
     delta: float,
-    number: int,
+    seed: int,
     prior_choices: int = 1,
     whose: str = "",
     direction_log_ratio: float | None = None,
@@ -208,11 +256,12 @@ def draw_certificate(
     ``direction_log_ratio`` is the one of its directions alone, where its signs depend on nothing else.
 
     With probability ``1 - delta`` over answers and draw, ``kl(risk, R) <= (log_ratio + log(2 sqrt(n) /
-    delta)) / n`` (Rivasplata, Kuzborskij, Szepesvari and Shawe-Taylor, 2020). The k-th draw of a model
-    gets ``delta / (k (k + 1))``, so that whichever is kept in the end, all of them are paid for.
+    delta)) / n`` (Rivasplata, Kuzborskij, Szepesvari and Shawe-Taylor, 2020). Draws are numbered by their
+    seeds, and the one with seed ``s`` gets ``delta / ((s + 1)(s + 2))``. These add up to ``delta``, so
+    that whichever is kept in the end, all of them are paid for.
     """
     check_delta(delta)
-    share = delta / (number * (number + 1))
+    share = delta / ((seed + 1) * (seed + 2))
     view = seen.by_row
     risk = float(np.mean(draw.scores(view.owners(), view.index) * view.sign <= 0))
     price = draw.log_ratio
@@ -227,8 +276,12 @@ def draw_certificate(
     n = seen.n
     budget = max(price + math.log(2.0 * math.sqrt(n) / share), 0.0)
     bound = pac_bayes_kl(risk, budget - math.log(2.0 * math.sqrt(n) / share), n, share)
-    terms |= {"draw number": float(number), "delta of this draw": share}
-    who = f"the predictions of one predictor, drawn once from the posterior{whose}"
+    terms |= {
+        "seed of the draw": float(seed),
+        "delta of this draw": share,
+        COMMONER: commoner_error(seen),
+    }
+    who = f"the predictions of one predictor, drawn once from the posterior{whose}, {LIKE_THE_ANSWERED},"
     return Certificate(
         bound, delta, "one draw, disintegrated PAC-Bayes-kl", who, terms, (IID, WHOLE, FIXED, TIES)
     )
@@ -265,6 +318,7 @@ class LearntFit:
             "KL": self.divergence,
             "log of the priors chosen from": math.log(len(NARROWER)),
             "error of a draw on the held-out answers": drawn.estimate,
+            COMMONER: commoner_error(self.rest),
             "at most": drawn.upper,
             "lambdas tried": float(len(TILTS)),
             "delta of the draws": drawn.delta,
@@ -387,16 +441,33 @@ def progressive_certificate(
     terms = {
         "predicted answers": float(total),
         "errors": float(errors),
+        COMMONER: commoner_error(seen),
         "fits": float(BLOCKS),
         "tilts tried": float(len(TILTS)),
         "delta each": share,
     }
-    who = f"the predictions of one of {BLOCKS} successive fits, picked at random for each entry"
+    who = f"the predictions of one of {BLOCKS} successive fits, picked at random, {LIKE_THE_ANSWERED},"
     assumptions = (IID, OUTSIDE, UNTUNED, "the order of the answers was drawn at random", TIES)
     return Certificate(min(bound, 1.0), delta, "progressive validation", who, terms, assumptions)
 
 
-def share_delta(makers: list[Callable[[float], Certificate]], delta: float) -> Ladder:
-    """Make every rung at its share of ``delta``."""
+def share_delta(
+    makers: Mapping[str, Callable[[float], Certificate]],
+    delta: float,
+    tell: Callable[[int, int, str], None] | None = None,
+) -> Ladder:
+    """Make the rungs: the model's own at ``delta``, each of the others at its share of another ``delta``.
+
+    ``tell`` is called with the number of rungs made, of all, and the name of the next.
+    """
     check_delta(delta)
-    return Ladder(tuple(make(delta / len(makers)) for make in makers), delta)
+    others = max(len(makers) - (OWN in makers), 1)
+    own, made = None, []
+    for number, (name, make) in enumerate(makers.items()):
+        if tell is not None:
+            tell(number, len(makers), name)
+        if name == OWN:
+            own = make(delta)
+        else:
+            made.append(replace(make(delta / others), of_this_model=False))
+    return Ladder(tuple(made), delta, own)

@@ -10,14 +10,18 @@ from typing import Any
 import numpy as np
 
 from onebit import __version__, storage
-from onebit.certificates import HeldOut
-from onebit.estimator import Answers, PairClassifier
+from onebit.estimator import PairClassifier
+from onebit.hold_out import HeldOut
 from onebit.ids import IdIndex
 from onebit.observations import Observations
 from onebit.parameters import check_parameters
 from onebit.posterior import packed_size
+from onebit.predictions import Answers
 from onebit.priors import prior_from_settings
 from onebit.record import Record
+
+# The arrays of held-out answers, one of each for every answer.
+HELD_OUT = ("confidence", "yes", "wrong", "sign", "rows", "columns")
 
 _HOMES = {
     "AutoCompleter": "onebit.auto",
@@ -63,7 +67,7 @@ def save(model: PairClassifier, path: str | os.PathLike[str], *, answers: bool =
         "answers": {"type": model.classes_.dtype.str, "values": model.classes_.tolist()},
         "n_observations": model.n_observations_,
         "fitted_shape": list(model._fitted_shape),
-        "draws": model._draws,
+        "certifiable": model._certifiable,
     }
     for side, index in (("rows", model.rows_), ("columns", model.columns_)):
         ids, description = storage.pack_ids(index.labels, f"ids.{side}")
@@ -71,12 +75,12 @@ def save(model: PairClassifier, path: str | os.PathLike[str], *, answers: bool =
         name = index.labels.name
         content[side] = description | {"name": name if isinstance(name, str) else None}
     if model.held_out_ is not None:
-        tensors["held_out.confidence"] = model.held_out_.confidence
-        tensors["held_out.wrong"] = model.held_out_.wrong
-        content["held_out_also_fitted"] = model.held_out_.also_fitted
-        content["held_out_disagreement"] = model.held_out_.disagreement
+        for name in HELD_OUT:
+            tensors[f"held_out.{name}"] = getattr(model.held_out_, name)
+        names = ("commoner", "also_fitted", "blanks", "disagreement")
+        content["held_out"] = {name: getattr(model.held_out_, name) for name in names}
     kept = model._answers
-    record = model.record_ or (Record.of(model) if kept is not None else None)
+    record = model.record_ or (Record.of(model) if model._certifiable else None)
     if record is not None:
         if not answers:
             record = replace(record, surprises=record.surprises.none())
@@ -87,6 +91,9 @@ def save(model: PairClassifier, path: str | os.PathLike[str], *, answers: bool =
         tensors["answers.start"], tensors["answers.index"] = view.start, view.index
         tensors["answers.sign"], tensors["answers.held"] = view.sign, kept.held
         content["answers_shape"] = list(kept.everything.shape)
+    if answers and model._folded:
+        for place, name in enumerate(("rows", "columns", "sign")):
+            tensors[f"folded.{name}"] = np.concatenate([part[place] for part in model._folded])
     storage.write(path, "model", tensors, content)
 
 
@@ -135,20 +142,18 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
     model._know(rows, columns, classes, content["n_observations"])
     shape = content.get("fitted_shape", model._fitted_shape)
     model._fitted_shape = (int(shape[0]), int(shape[1]))
-    model._draws = int(content.get("draws", 0))
-    if "held_out.wrong" in tensors:
-        model.held_out_ = HeldOut(
-            tensors["held_out.confidence"],
-            tensors["held_out.wrong"],
-            content["held_out_also_fitted"],
-            content.get("held_out_disagreement"),
-        )
+    model._certifiable = bool(content.get("certifiable", False))
+    if "held_out" in content:
+        counted: dict[str, Any] = {name: tensors[f"held_out.{name}"] for name in HELD_OUT}
+        model.held_out_ = HeldOut(**counted, **content["held_out"])
     model._restore(tensors, content["fitted"])
     _check_shapes(model)
     if "record" in content:
         model.record_ = Record.from_state(tensors, content["record"])
     if "answers.sign" in tensors:
         model._answers = _restored_answers(model, tensors, content["answers_shape"])
+    if "folded.sign" in tensors:
+        model._folded = [_restored_folded(model, tensors)]
     return model
 
 
@@ -184,8 +189,23 @@ def _check_shapes(model: PairClassifier) -> None:
     ):
         raise ValueError(f"factors of shapes {left.shape} and {right.shape}")
     held_out = model.held_out_
-    if held_out is not None and held_out.confidence.shape != held_out.wrong.shape:
-        raise ValueError("held-out answers of two lengths")
+    if held_out is not None and len({getattr(held_out, name).shape for name in HELD_OUT}) != 1:
+        raise ValueError("held-out answers of several lengths")
+
+
+def _restored_folded(model: PairClassifier, tensors: storage.Tensors) -> Any:
+    """Restore the answers that were folded in."""
+    rows, columns, sign = (tensors[f"folded.{part}"] for part in ("rows", "columns", "sign"))
+    sound = (
+        rows.shape == columns.shape == sign.shape == (len(sign),)
+        and rows.dtype == columns.dtype == np.int32
+        and bool(((rows >= 0) & (rows < len(model.rows_))).all())
+        and bool(((columns >= 0) & (columns < len(model.columns_))).all())
+        and bool((np.abs(sign) == 1).all())
+    )
+    if not sound:
+        raise ValueError("the answers that were folded in do not fit its ids")
+    return rows, columns, sign.astype(np.int8)
 
 
 def _restored_answers(model: PairClassifier, tensors: storage.Tensors, shape: list[int]) -> Answers:

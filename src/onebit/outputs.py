@@ -10,17 +10,26 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from onebit.certificates import Kept
-from onebit.estimator import PairClassifier, Predictions
+from onebit.estimator import PairClassifier
+from onebit.filling import (
+    BLOCK,
+    best_columns,
+    block_values,
+    candidates,
+    fill,
+    known_answers,
+    known_places,
+)
 from onebit.ids import IdIndex
+from onebit.predictions import Codes, Predictions
 from onebit.tables import PairBatch
 from onebit.tables.encoding import TextLookup
 
-Codes = NDArray[np.int32]
-
-# Entries that are predicted at a time.
-_BLOCK = 500_000
 _DIGITS = 6
-_TAKEN = ("rank", "answer", "probability", "score", "uncertainty", "confidence", "certified", "known")
+_TAKEN = (
+    "rank", "answer", "probability", "score", "uncertainty", "confidence", "certified", "known",
+    "answered",
+)  # fmt: skip
 
 
 @dataclass
@@ -68,112 +77,110 @@ def predicted_pairs(
         ]
         known = np.where(codes[0] >= 0, np.where(codes[1] >= 0, 3, 1), np.where(codes[1] >= 0, 2, 0))
         found = model.predictions(*codes)
-        table = _table(model, dict(zip(names, texts, strict=True)), found, kept, model.was_fitted(*codes))
+        table = _table(model, dict(zip(names, texts, strict=True)), found)
+        if kept is not None:
+            marked = model.marked(kept, codes[0], codes[1], found)
+            table = table.append_column("certified", pa.array(marked))
+            tally.certified += int(marked.sum())
         words = pa.array(["neither", names[0], names[1], "both"]).take(pa.array(known))
         tally.pairs += len(known)
         tally.unknown_rows += int((codes[0] < 0).sum())
         tally.unknown_columns += int((codes[1] < 0).sum())
-        yield _counted(table.append_column("known", words), tally)
+        yield table.append_column("known", words)
 
 
-def _counted(table: pa.Table, tally: Tally) -> pa.Table:
-    if "certified" in table.column_names:
-        tally.certified += int(np.count_nonzero(table.column("certified").to_numpy()))
-    return table
-
-
-def _table(
-    model: PairClassifier,
-    ids: dict[str, pa.Array],
-    found: Predictions,
-    kept: Kept | None,
-    fitted: NDArray[np.bool_],
-) -> pa.Table:
-    answer = model.classes_[(found.score > 0).astype(int)]
+def _table(model: PairClassifier, ids: dict[str, pa.Array], found: Predictions) -> pa.Table:
     columns = ids | {
-        "answer": pa.array(answer),
+        "answer": pa.array(model.classes_[found.yes.astype(int)]),
         "probability": pa.array(found.probability.round(_DIGITS)),
         "score": pa.array(found.score.round(_DIGITS)),
         "uncertainty": pa.array(found.uncertainty.round(_DIGITS)),
     }
-    if kept is not None:
-        columns["certified"] = pa.array((found.confidence > kept.threshold) & fitted)
     return pa.table(columns)
 
 
 def block_rows(model: PairClassifier, top: int | None = None) -> int:
     """Return how many rows of the matrix go into one table."""
-    entries = len(model.columns_) if top is None else _candidates(model, top)
-    return max(1, _BLOCK // max(entries, 1))
-
-
-def _candidates(model: PairClassifier, top: int) -> int:
-    """Return how many of the highest scores of a row are looked at for its most probable ones."""
-    return min(max(4 * top, top + 50), len(model.columns_))
-
-
-def _row_blocks(model: PairClassifier, rows: Codes) -> Iterator[tuple[Codes, Predictions]]:
-    every = np.arange(len(model.columns_), dtype=np.int32)
-    size = block_rows(model)
-    for begin in range(0, len(rows), size):
-        block = rows[begin : begin + size]
-        yield block, model.predictions(np.repeat(block, len(every)), np.tile(every, len(block)))
+    entries = len(model.columns_) if top is None else candidates(model, top)
+    return max(1, BLOCK // max(entries, 1))
 
 
 def best_blanks(
-    model: PairClassifier, count: int, rows: Codes, kept: Kept | None, *, answered: bool = False
+    model: PairClassifier, count: int, rows: Codes, *, answered: bool = False
 ) -> Iterator[pa.Table]:
     """Yield the ``count`` columns that each row most likely says yes to, best first.
 
-    They are the most probable among a few times as many with the highest scores. Entries that have an
-    answer already are left out unless ``answered``; answers that were folded in are not known here.
+    No line is marked as certified: the best of each row are a selection, of which a certificate of all
+    predictions does not speak.
     """
-    seen = None if answered else model.kept_answers().everything.by_row
     row_ids, column_ids = ids_of(model.rows_), ids_of(model.columns_)
     row_name, column_name = id_names(model)
-    candidates, size = _candidates(model, count), block_rows(model, count)
-    for begin in range(0, len(rows), size):
-        block = rows[begin : begin + size]
-        column = model.top_columns(block, candidates, seen).ravel()
-        line = np.repeat(np.arange(len(block)), candidates)[column >= 0]
-        column = column[column >= 0]
-        found = model.predictions(block[line], column)
-        order = np.lexsort((-found.probability, line))
-        first = np.searchsorted(line, np.arange(len(block)))  # `line` is sorted, before and after
-        rank = np.arange(len(line)) - first[line] + 1
-        order, rank = order[rank <= count], rank[rank <= count]
-        line, column = line[order], column[order]
-        chosen = Predictions(found.score[order], found.uncertainty[order], found.probability[order])
+    for row, rank, column, found in best_columns(model, count, rows, answered):
         ids = {
-            row_name: row_ids.take(pa.array(block[line])),
+            row_name: row_ids.take(pa.array(row)),
             "rank": pa.array(rank),
             column_name: column_ids.take(pa.array(column)),
         }
-        yield _table(model, ids, chosen, kept, model.was_fitted(block[line], column))
+        yield _table(model, ids, found)
 
 
 def whole_matrix(
-    model: PairClassifier, rows: Codes, output: str, *, wide: bool, kept: Kept | None = None
+    model: PairClassifier,
+    rows: Codes,
+    output: str,
+    *,
+    wide: bool,
+    kept: Kept | None = None,
+    everywhere: bool = False,
 ) -> Iterator[pa.Table]:
-    """Yield the filled matrix: one row a line when ``wide``, else one entry a line."""
+    """Yield the filled matrix: one row a line when ``wide``, else one entry a line.
+
+    Known answers stay as they are unless ``everywhere`` asks for the model's own values.
+    """
     row_ids, column_ids = ids_of(model.rows_), ids_of(model.columns_)
     row_name, column_name = id_names(model)
     names = [str(name) for name in column_ids.to_pylist()]
-    for block, found in _row_blocks(model, rows):
+    every = np.arange(len(names), dtype=np.int32)
+    known = None if everywhere or (wide and output == "score") else known_answers(model)
+    size = block_rows(model)
+    for begin in range(0, len(rows), size):
+        block = rows[begin : begin + size]
+        pair = np.repeat(block, len(every)), np.tile(every, len(block))
         if wide:
-            values = {
-                "answer": lambda found=found: model.classes_[(found.score > 0).astype(int)],
-                "probability": lambda found=found: found.probability.round(_DIGITS),
-                "score": lambda found=found: found.score.round(_DIGITS),
-            }[output]()
+            values = block_values(model, output, block, pair, known)
+            if values.dtype.kind == "f":
+                values = values.round(_DIGITS)
             matrix = np.ascontiguousarray(values.reshape(len(block), -1).T)
             arrays = [row_ids.take(pa.array(block)), *(pa.array(line) for line in matrix)]
             yield pa.Table.from_arrays(arrays, names=[row_name, *names])
         else:
-            line = np.repeat(block, len(names))
-            column = np.tile(np.arange(len(names), dtype=np.int32), len(block))
             ids = {
-                row_name: row_ids.take(pa.array(line)),
-                column_name: column_ids.take(pa.array(column)),
+                row_name: row_ids.take(pa.array(pair[0])),
+                column_name: column_ids.take(pa.array(pair[1])),
             }
-            yield _table(model, ids, found, kept, model.was_fitted(line, column))
+            yield _long(
+                model, ids, pair, model.predictions(*pair), known_places(model, block, known), kept
+            )
+
+
+def _long(
+    model: PairClassifier,
+    ids: dict[str, pa.Array],
+    pair: tuple[Codes, Codes],
+    found: Predictions,
+    known: tuple[NDArray[np.int64], NDArray[np.float64]],
+    kept: Kept | None,
+) -> pa.Table:
+    """Return one line an entry; known answers stand in place of predicted ones."""
+    table = _table(model, ids, found)
+    at, share = known
+    for name in ("answer", "probability"):
+        values = fill(model, name, found, at, share)
+        column = pa.array(values.round(_DIGITS) if name == "probability" else values)
+        table = table.set_column(table.column_names.index(name), name, column)
+    answered = np.zeros(len(pair[0]), dtype=bool)
+    answered[at] = True
+    table = table.append_column("answered", pa.array(answered))
+    if kept is not None:
+        table = table.append_column("certified", pa.array(model.marked(kept, *pair, found) & ~answered))
+    return table

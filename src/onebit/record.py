@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit import storage
-from onebit.certificates import Certificate, SelectiveCertificate
+from onebit.certificates import Certificate, GroupCertificate, SelectiveCertificate
 from onebit.ladder import Ladder
 from onebit.observations import Observations
 
@@ -23,12 +23,15 @@ MOST_SURPRISES = 50
 _BLOCK = 1_000_000
 
 Counts = NDArray[np.int64]
-AnyCertificate = Certificate | SelectiveCertificate | Ladder
+AnyCertificate = Certificate | GroupCertificate | SelectiveCertificate | Ladder
 
 
 @dataclass(frozen=True)
 class Surprises:
-    """The answers that a model finds least likely, most surprising first.
+    """The fitted answers that a model finds least likely, most surprising first.
+
+    Held-out answers are not among them: whoever saw one that is wrong, mended it and fitted again would
+    have no certificate any more.
 
     Attributes
     ----------
@@ -38,19 +41,16 @@ class Surprises:
         What was answered, -1 or 1.
     probability : ndarray of float
         How likely the model finds that answer.
-    held_out : ndarray of bool
-        Whether the answer was held out of the fit. A fitted answer has pulled the model its way.
     """
 
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
     sign: NDArray[np.int8]
     probability: NDArray[np.float64]
-    held_out: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, model: PairClassifier, seen: Observations, held: NDArray[np.bool_]) -> Surprises:
-        """Find the most surprising answers, a block at a time."""
+    def of(cls, model: PairClassifier, seen: Observations) -> Surprises:
+        """Find the most surprising of the answers that a model was fitted to, a block at a time."""
         view, rows = seen.by_row, seen.by_row.owners()
         likelihood = np.empty(seen.n)
         for begin in range(0, seen.n, _BLOCK):
@@ -58,7 +58,7 @@ class Surprises:
             yes = model.predictions(rows[part], view.index[part]).probability
             likelihood[part] = np.where(view.sign[part] > 0, yes, 1.0 - yes)
         order = np.argsort(likelihood, kind="stable")[:MOST_SURPRISES]
-        return cls(rows[order], view.index[order], view.sign[order], likelihood[order], held[order])
+        return cls(rows[order], view.index[order], view.sign[order], likelihood[order])
 
     def none(self) -> Surprises:
         """Return no surprises: they are answers too."""
@@ -80,8 +80,8 @@ class Record:
     row_counts, row_yes, column_counts, column_yes : ndarray of int
         Answers, and answers "yes", of every row and column.
     surprises : Surprises
-        The answers that the model finds least likely.
-    certificates : tuple of Certificate, SelectiveCertificate or Ladder
+        The fitted answers that the model finds least likely.
+    certificates : tuple of Certificate, GroupCertificate, SelectiveCertificate or Ladder
         Those issued so far.
     """
 
@@ -115,7 +115,7 @@ class Record:
             row_yes,
             seen.by_column.counts,
             column_yes,
-            Surprises.of(model, seen, answers.held),
+            Surprises.of(model, answers.fitted),
         )
 
     def with_certificate(self, certificate: AnyCertificate) -> Record:
@@ -168,10 +168,17 @@ def fingerprint(seen: Observations) -> str:
     return digest.hexdigest()
 
 
+KINDS: dict[type, str] = {
+    Certificate: "certificate",
+    GroupCertificate: "groups",
+    SelectiveCertificate: "selective",
+    Ladder: "ladder",
+}
+
+
 def certificate_to_dict(certificate: AnyCertificate) -> dict[str, Any]:
     """Return any kind of certificate as JSON."""
-    kind = {Certificate: "certificate", SelectiveCertificate: "selective", Ladder: "ladder"}
-    return {"kind": kind[type(certificate)]} | _plain(asdict(certificate))
+    return {"kind": KINDS[type(certificate)]} | _plain(asdict(certificate))
 
 
 def _plain(value: Any) -> Any:
@@ -182,12 +189,19 @@ def _plain(value: Any) -> Any:
 
 def certificate_from_dict(content: Mapping[str, Any]) -> AnyCertificate:
     """Restore a certificate of any kind."""
-    if content["kind"] == "certificate":
-        known = {name: value for name, value in content.items() if name != "kind"}
-        return Certificate(**(known | {"assumptions": tuple(content["assumptions"])}))
-    parts = tuple(certificate_from_dict({"kind": "certificate"} | c) for c in content["certificates"])
-    assert all(isinstance(part, Certificate) for part in parts)
-    if content["kind"] == "selective":
-        thresholds = tuple(content["thresholds"])
-        return SelectiveCertificate(tuple(content["shares"]), thresholds, parts, content["delta"])  # type: ignore[arg-type]
-    return Ladder(parts, content["delta"])  # type: ignore[arg-type]
+    kind, delta = content["kind"], content.get("delta")
+    if kind == "certificate":
+        return _single({name: value for name, value in content.items() if name != "kind"})
+    parts = tuple(_single(part) for part in content["certificates"])
+    if kind == "selective":
+        return SelectiveCertificate(tuple(content["shares"]), tuple(content["thresholds"]), parts, delta)  # type: ignore[arg-type]
+    if kind == "groups":
+        return GroupCertificate(content["by"], tuple(content["groups"]), parts, delta)  # type: ignore[arg-type]
+    if kind != "ladder":
+        raise ValueError(f"a certificate of kind {kind!r}")
+    own = content.get("own")
+    return Ladder(parts, delta, None if own is None else _single(own))  # type: ignore[arg-type]
+
+
+def _single(content: Mapping[str, Any]) -> Certificate:
+    return Certificate(**(dict(content) | {"assumptions": tuple(content["assumptions"])}))

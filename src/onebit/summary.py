@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from onebit import __version__
-from onebit.certificates import Certificate
+from onebit.certificates import Certificate, GroupCertificate
 from onebit.estimator import PairClassifier
 from onebit.ladder import Ladder
 from onebit.models import plain_parameters
@@ -54,7 +55,7 @@ def summary(model: PairClassifier) -> dict[str, Any]:
         worst = part.diagnostics_[["rhat", "ess"]].agg({"rhat": "max", "ess": "min"})
         for name, value in worst.items():
             content[f"worst_{name}"] = None if np.isnan(value) else round(float(value), 3)
-    content["answers_kept"] = model._answers is not None
+    content["answers_kept"] = model.answers_kept
     record = model.record_
     if record is not None:
         content["yes"] = int(record.row_yes.sum())
@@ -62,23 +63,30 @@ def summary(model: PairClassifier) -> dict[str, Any]:
         content["fingerprint"] = record.fingerprint
         content["source"] = {name: value for name, value in record.source.items() if value is not None}
         content["certificates"] = [
-            {
-                "method": "ladder, best rung" if isinstance(certificate, Ladder) else best.method,
-                "error_at_most": best.bound,
-                "delta": certificate.delta,
-                "of": best.predictor,
-            }
-            for certificate in record.certificates
-            if (best := _best(certificate)) is not None
+            line for certificate in record.certificates for line in _statements(certificate)
         ]
     content["onebit"] = __version__
     return content
 
 
-def _best(certificate: Any) -> Certificate | None:
+def _statements(certificate: Any) -> Iterator[dict[str, Any]]:
+    """Yield what a certificate states, one line a statement; of a ladder, what it says of this model."""
     if isinstance(certificate, Certificate):
-        return certificate
-    return certificate.best if isinstance(certificate, Ladder) else certificate.certificates[-1]
+        parts: tuple[Certificate, ...] = (certificate,)
+    elif isinstance(certificate, Ladder):
+        parts = certificate.rungs
+    elif isinstance(certificate, GroupCertificate):
+        parts = certificate.certificates
+    else:
+        return  # the surest shares are a table of their own
+    for part in parts:
+        yield {
+            "error_at_most": part.bound,
+            "of": part.predictor.rstrip(","),
+            "of_this_model": part.of_this_model,
+            "method": part.method,
+            "delta": certificate.delta,
+        }
 
 
 def _examples(labels: Any) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from onebit import directions
@@ -35,6 +35,7 @@ from onebit.losses import Loss
 from onebit.observations import Observations, View
 from onebit.parameters import Check, Device, Instance, OneOf, Positive, Whole
 from onebit.posterior import Posterior
+from onebit.predictions import Codes
 from onebit.priors import Gamma, InverseGamma, VariancePrior
 from onebit.storage import Tensors
 
@@ -65,6 +66,45 @@ def variance_prior(prior: str | VariancePrior, scale: float, count: int) -> Vari
     return prior
 
 
+@dataclass(frozen=True)
+class FoldedIn:
+    """What the last ``fold_in`` did: new rows and columns, answers used, and answers skipped.
+
+    Attributes
+    ----------
+    rows, columns : int
+        New rows and columns.
+    used : int
+        The answers that were used.
+    both_new, both_known : int
+        The answers that were skipped: with two new ids, and with two known ones.
+    """
+
+    rows: int
+    columns: int
+    used: int
+    both_new: int
+    both_known: int
+
+    def skipped(self) -> str:
+        """Return what was skipped, and why, in words; nothing where nothing was."""
+        parts = []
+        if self.both_new:
+            parts.append(f"{self.both_new:,} answers skipped, since both their ids are new")
+        if self.both_known:
+            parts.append(
+                f"{self.both_known:,} skipped, since both their ids are known (a refit takes them up)"
+            )
+        return "; ".join(parts)
+
+
+def _taken(values: Any, places: NDArray[np.bool_]) -> Any:
+    """Return some of a column of ids, of the same type."""
+    if isinstance(values, (list, tuple)):
+        return [value for value, wanted in zip(values, places, strict=True) if wanted]
+    return values[places]
+
+
 class VariationalCompleter(PairClassifier):
     """Base of the completers whose result is a Gaussian posterior; not used by itself."""
 
@@ -85,6 +125,7 @@ class VariationalCompleter(PairClassifier):
     }
 
     posterior_: Posterior
+    folded_in_: FoldedIn
 
     def __init__(
         self,
@@ -331,12 +372,12 @@ class VariationalCompleter(PairClassifier):
 
     def _rungs(self, seed: int) -> dict[str, Callable[[float], Certificate]]:
         rungs: dict[str, Callable[[float], Certificate]] = {}
-        if self._answers is not None and self.posterior_.shape == self._answers.fitted.shape:
+        answers = self._certifiable_answers
+        if answers is not None and self.posterior_.shape == answers.fitted.shape:
             for method in ("theorem-1-printed", "theorem-1", "catoni", "pac-bayes-kl"):
                 rungs[method] = partial(self.certificate, method, seed=seed)
-            everything = self._answers.everything
             rungs["learnt-prior"] = lambda delta: learnt_prior_certificate(
-                self, everything, delta, np.random.default_rng(seed)
+                self, answers.everything, delta, np.random.default_rng(seed)
             )
         return rungs | super()._rungs(seed)
 
@@ -349,13 +390,14 @@ class VariationalCompleter(PairClassifier):
         predictor: str = RANDOMISED,
     ) -> Certificate:
         """Certify the randomised predictor of this posterior; see ``onebit.ladder``."""
-        if self._answers is None:
+        answers = self._certifiable_answers
+        if answers is None:
             raise ValueError("the answers are not there any more; fit with certify=0 to keep them")
         rng = np.random.default_rng([_OF_CERTIFICATES, seed])
         return posterior_certificate(
             method,
             self.posterior_,
-            self._answers.fitted,
+            answers.fitted,
             delta,
             rng,
             self.prior_choices,
@@ -364,10 +406,19 @@ class VariationalCompleter(PairClassifier):
             avb=getattr(self, "avb_", None),
         )
 
-    def draw(self, random_state: Any = None, whose: str = "") -> DrawnPredictor:
+    def draw(self, seed: int = 0, whose: str = "") -> DrawnPredictor:
         """Draw one predictor from the posterior, with a certificate of its own.
 
-        It needs no average over draws and no factor two; a second draw pays for the first one.
+        It needs no average over draws and no factor two. The same seed is the same draw, with the same
+        certificate; draws are numbered by their seeds, and the one with seed ``s`` pays
+        ``log((s + 1)(s + 2))`` for the choice among them, so that small seeds cost least.
+
+        Parameters
+        ----------
+        seed : int, default 0
+            The number of the draw, from zero.
+        whose : str
+            Added to what the certificate says of the posterior.
 
         Examples
         --------
@@ -379,18 +430,18 @@ class VariationalCompleter(PairClassifier):
         True
         """
         check_is_fitted(self)
-        if self._answers is None:
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ValueError(f"the seed of a draw is a whole number from 0, got {seed!r}")
+        answers = self._certifiable_answers
+        if answers is None:
             raise ValueError(
                 "a draw is certified with the answers that its posterior was fitted to; "
                 "fit with certify=0 (or a share to hold out) to keep them"
             )
         if self.sparse is not None:
             raise ValueError("the prior density of a sparse model is not known; draw from a dense one")
-        self._draws += 1
         # A stream of its own: the fit may have been given the same seed.
-        seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-        rng = np.random.default_rng([_OF_DRAWS, seed])
-        drawn = self.posterior_.sample(rng)
+        drawn = self.posterior_.sample(np.random.default_rng([_OF_DRAWS, int(seed)]))
         direction_log_ratio = (
             directions.draw_log_ratio(self.posterior_, drawn.rows, drawn.columns)
             if directions.apply_to(self.posterior_)
@@ -399,8 +450,8 @@ class VariationalCompleter(PairClassifier):
         certify = partial(
             draw_certificate,
             drawn,
-            self._answers.fitted,
-            number=self._draws,
+            answers.fitted,
+            seed=int(seed),
             prior_choices=self.prior_choices,
             whose=whose,
             direction_log_ratio=direction_log_ratio,
@@ -408,16 +459,25 @@ class VariationalCompleter(PairClassifier):
         return DrawnPredictor(drawn, self.rows_, self.columns_, self.classes_, certify)
 
     def predict_uncertainty(self, X: Any) -> Array:
-        """Return the posterior standard deviation of each pair's score."""
+        """Return the posterior standard deviation of each pair's score.
+
+        With draws, that of the exact posterior. Of a variational posterior it is an approximation, and
+        too small: it leaves out how rows and columns depend on each other.
+        """
         return np.sqrt(self._score_moments(*self._codes(X))[1])
 
     def fold_in(self, X: Any, y: Any) -> VariationalCompleter:
-        """Add new rows (or new columns) from their answers, leaving everything fitted as it is.
+        """Add new rows and new columns from their answers, leaving everything fitted as it is.
+
+        Answers of new rows on known columns make new rows, answers of known rows on new columns make new
+        columns. The others cannot be used: where both ids are new nothing ties them to the model, and
+        known ids get further answers by a refit. They are skipped and counted in ``folded_in_``, with a
+        warning.
 
         Parameters
         ----------
         X : two-column table
-            Pairs of new row ids and known column ids, or of known row ids and new column ids.
+            Pairs of ids.
         y : array_like of shape (n,)
             Their answers.
 
@@ -425,31 +485,55 @@ class VariationalCompleter(PairClassifier):
         -------
         self
             The same model, which now knows the new ids.
+
+        Examples
+        --------
+        >>> from onebit import LogisticCompleter, simulate
+        >>> world = simulate.world("B1", rank=1, shape=(30, 20), density=0.5, seed=0)
+        >>> model = LogisticCompleter(2).fit(world.pairs, world.answers)
+        >>> model.fold_in([(99, 0), (99, 1)], [1, 0]).folded_in_.used
+        2
         """
         check_is_fitted(self)
         row_values, column_values = pair_columns(X)
-        codes = [self.rows_.encode(row_values), self.columns_.encode(column_values)]
+        codes = self.rows_.encode(row_values), self.columns_.encode(column_values)
         if len(codes[0]) == 0:
             raise ValueError("fold_in needs at least one answer")
-        new = [bool((code < 0).all()) for code in codes]
-        if new[0] == new[1] or any((codes[1 - side] < 0).any() for side in (0, 1) if new[side]):
-            shares = [
-                f"{(code < 0).mean():.0%} of the {side} ids"
-                for code, side in zip(codes, SIDES, strict=True)
-            ]
+        sign = self._signs(y, len(codes[0]))
+        new = [code < 0 for code in codes]
+        taken = [new[0] & ~new[1], ~new[0] & new[1]]
+        skipped_new, skipped_known = int((new[0] & new[1]).sum()), int((~new[0] & ~new[1]).sum())
+        if not (taken[0].any() or taken[1].any()):
             raise ValueError(
                 "fold_in takes answers of new rows on known columns, or of known rows on new columns; "
-                f"here {' and '.join(shares)} are new. Known ids get further answers by a refit"
+                f"here {skipped_new} answers have two new ids and {skipped_known} two known ones. Known "
+                "ids get further answers by a refit"
             )
-        sign = self._signs(y, len(codes[0]))
-        side = 0 if new[0] else 1
-        index, own = IdIndex.from_values((row_values, column_values)[side], SIDES[side])
+        added = [0, 0]
+        for side, values in ((0, row_values), (1, column_values)):
+            if taken[side].any():
+                own = _taken(values, taken[side])
+                added[side] = self._fold_in_side(
+                    side, own, codes[1 - side][taken[side]], sign[taken[side]]
+                )
+        self.folded_in_ = FoldedIn(
+            added[0], added[1], int(sum(part.sum() for part in taken)), skipped_new, skipped_known
+        )
+        skipped = self.folded_in_.skipped()
+        if skipped:
+            warnings.warn(f"fold_in: {skipped}", stacklevel=2)
+        return self
+
+    def _fold_in_side(self, side: int, values: Any, others: Codes, sign: NDArray[np.int8]) -> int:
+        """Add the new ids of one side from their answers on known ids of the other; return how many."""
         known = (self.columns_, self.rows_)[side]
-        answers = Observations.from_codes(index, known, own, codes[1 - side], sign).by_row
+        index, own = IdIndex.from_values(values, SIDES[side])
+        answers = Observations.from_codes(index, known, own, others, sign).by_row
         temperature = getattr(self, "temperature_", self.temperature)  # the one that a fit chose, if any
         self._fold_in_draws(side, answers, temperature)
         added = fold_in(self.posterior_, side, answers, self._loss, temperature)
         sides = list(self.posterior_.sides)
+        first = len(sides[side].mean)
         sides[side] = sides[side].extended(added.mean, added.covariance)
         shape = (len(sides[0].mean), len(sides[1].mean))
         self.posterior_ = replace(
@@ -458,11 +542,13 @@ class VariationalCompleter(PairClassifier):
             columns=sides[1],
             hierarchy=replace(self.posterior_.hierarchy, shape=shape),
         )
+        entries = (own + np.int32(first), others)
+        self._folded = [*self._folded, (*(entries if side == 0 else entries[::-1]), sign)]
         if side == 0:
             self.rows_ = self.rows_.extended(index.labels)
         else:
             self.columns_ = self.columns_.extended(index.labels)
-        return self
+        return len(index)
 
     def _fold_in_draws(self, side: int, answers: View, temperature: float) -> None:
         """Add new rows or columns to what a model has beside its Gaussian posterior."""

@@ -17,8 +17,15 @@ def certify(
     delta: o.Delta = 0.05,
     method: Annotated[
         str,
-        typer.Option(help="best, all (the whole ladder), or rungs by name: hold-out,optimised."),
+        typer.Option(
+            help="best (of the model itself), all (the whole ladder, other predictors too), or rungs by "
+            "name: hold-out,optimised."
+        ),
     ] = "best",
+    by: Annotated[
+        str | None,
+        typer.Option(help="answer: one certificate for those said yes, one for those said no."),
+    ] = None,
     max_error: Annotated[
         float | None,
         typer.Option(help="Say which predictions to keep so that at most this share is wrong."),
@@ -32,10 +39,12 @@ def certify(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Bound how often the predictions are wrong.
+    """Bound how often the predictions are wrong, on entries like the answered ones.
 
     Examples:
       onebit certify movies.onebit
+
+      onebit certify movies.onebit --by answer
 
       onebit certify movies.onebit --max-error 0.1
 
@@ -45,7 +54,6 @@ def certify(
     """
     with plain_errors():
         from onebit.bounds import check_delta
-        from onebit.ladder import Ladder
         from onebit.record import Record, certificate_to_dict
 
         voice = Voice(quiet, as_json)
@@ -53,7 +61,7 @@ def certify(
         if (
             method not in ("best", "hold-out")
             and fitted.held_out_ is not None
-            and fitted._answers is None
+            and not fitted.answers_kept
         ):
             raise ValueError(
                 f"{model} does not hold its answers: the held-out certificate is all there is "
@@ -63,16 +71,12 @@ def certify(
         names = [name.strip() for name in method.split(",")]
         if len(names) > 1 and not {"all", "best"}.isdisjoint(names):
             raise WrongCommand("all and best stand alone; name the certificates, or use --method all")
-        if method == "all":
-            names = list(fitted.certificate_methods())
-        rungs: list[Any] = []
+        wanted = method if len(names) == 1 else names
         with voice.warnings_as_notes(), voice.bar("certifying") as tell:
-            for number, name in enumerate(names):
-                tell(number, len(names), name)
-                rungs.append(fitted.certify(delta / len(names), name, seed))
-        found: list[Any] = rungs if len(names) == 1 else [Ladder(tuple(rungs), delta)]
-        if fitted.held_out_ is not None and fitted.held_out_.disagreement is None and method == "best":
-            found.append(fitted.certify_selective(delta))
+            found: list[Any] = [fitted.certify(delta, wanted, seed, by=by, tell=tell)]
+        held_out = fitted.held_out_
+        if held_out is not None and held_out.disagreement is None and method == "best" and by is None:
+            found += [fitted.certify(delta, by="answer"), fitted.certify_selective(delta)]
         content: dict[str, Any] = {
             "certificates": [certificate_to_dict(certificate) for certificate in found]
         }
@@ -82,12 +86,17 @@ def certify(
             content["keep"] = {
                 "max_error": max_error,
                 "share": kept.share,
-                "confidence_above": kept.threshold,
-                "error_at_most": None if kept.certificate is None else kept.certificate.bound,
+                "error_at_most": kept.bound,
+                "answers": {
+                    name: {
+                        "share": part.share,
+                        "confidence_above": part.threshold if part.certificate else None,
+                        "error_at_most": part.certificate.bound if part.certificate else None,
+                    }
+                    for name, part in (("no", kept.no), ("yes", kept.yes))
+                },
             }
             text += f"\n\n{kept}"
-        if isinstance(found[0], Ladder):
-            voice.note("all rungs hold at once, so that you may quote the best one")
         if save:
             record = fitted.record_ or Record.of(fitted)
             for certificate in found:

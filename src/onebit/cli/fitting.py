@@ -126,6 +126,15 @@ def fit(
         float, typer.Option(help="Share of the answers to hold out for the certificate; 0 for none.")
     ] = 0.1,
     delta: o.Delta = 0.05,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit",
+            help="After certifying, fit once more on all answers and keep that model. Its certificate "
+            "adds the share of entries on which the two fits differ, and speaks of entries drawn evenly "
+            "from the whole table; single predictions are not certified.",
+        ),
+    ] = False,
     report: Annotated[str | None, typer.Option(help="Also write a report, an HTML file.")] = None,
     checkpoint: Annotated[
         str | None,
@@ -172,10 +181,12 @@ def fit(
       onebit fit long.parquet -o long.onebit --checkpoint long.part
 
       onebit fit votes.csv -o votes.onebit --model logistic --inference sampling --samples 400
+
+      onebit fit votes.csv -o votes.onebit --refit
     """
     with plain_errors(*(() if checkpoint is None else ("Stopped. The same command goes on from here.",))):
-        from onebit.bounds import check_delta
-        from onebit.certificates import at_most, confidence
+        from onebit.certificates import LIKE_THE_ANSWERED, at_most
+        from onebit.hold_out import check_hold_out_delta
         from onebit.record import Record
 
         voice = Voice(quiet, as_json)
@@ -185,7 +196,11 @@ def fit(
 
             checked_output(report, stdout=False)
             check_installed()
-        check_delta(delta)
+        check_hold_out_delta(delta)
+        if refit and not certify:
+            raise WrongCommand(
+                "--refit goes with a certificate: without one all answers are fitted anyway"
+            )
         estimator = new_model(model, rank, seed, threads, device, inference, samples, chains)
         reading = read(
             voice,
@@ -212,6 +227,9 @@ def fit(
         begin = time.perf_counter()
         with voice.warnings_as_notes(), voice.fitting("fitting") as callback:
             estimator.fit(seen, certify=certify, callback=callback, checkpoint=checkpoint)
+            first = estimator
+            if refit:
+                estimator = first.refit(callback)
         seconds = time.perf_counter() - begin
         source = {
             "file": reading.source,
@@ -227,6 +245,8 @@ def fit(
         if certify:
             certificate = estimator.certify(delta)
             record = record.with_certificate(certificate)
+        if certify and not refit:
+            record = record.with_certificate(estimator.certify(delta, by="answer"))
             record = record.with_certificate(estimator.certify_selective(delta))
         estimator.record_ = record
         estimator.save(output, answers=not forget_answers)
@@ -240,7 +260,7 @@ def fit(
             "rows": rows,
             "columns": columns,
             "answers": seen.n,
-            "held_out": record.n_held_out,
+            "held_out": len(first.held_out_.wrong) if certify else 0,
             "rank": int(estimator.rank_),
             "seconds": round(seconds, 3),
             "bad_lines": reading.bad,
@@ -249,10 +269,12 @@ def fit(
         }
         text = f"{output}: fitted in {seconds:.1f} s, rank {estimator.rank_}"
         if certificate is not None:
-            errors = int(certificate.terms["errors"])
+            text += f"\n{certificate.sentence()} {certificate.observed()}."
+        if certificate is not None and refit:
+            before, differ = first.certify(delta).bound, estimator.held_out_.disagreement
             text += (
-                f"\nWith probability {confidence(delta)}, at most {at_most(certificate.bound, 1)} of its "
-                f"predictions are wrong ({errors:,} of {record.n_held_out:,} held-out ones were)."
+                f"\nBefore the refit it was {at_most(before)} {LIKE_THE_ANSWERED}; the two fits differ "
+                f"on {differ:.1%} of the table."
             )
         if report is not None:
             text += f"\nThe report is {report}"

@@ -96,11 +96,14 @@ AnyDevice = Annotated[
     ),
 ]
 Delta = Annotated[
-    float, typer.Option(min=0.0, max=1.0, help="The probability with which a certificate may fail.")
+    float, typer.Option(help="The probability with which a certificate may fail, at most 0.2.")
 ]
 MaxError = Annotated[
     float | None,
-    typer.Option(help="Mark the predictions of which at most this share is wrong; 0.1 unless given."),
+    typer.Option(
+        help="Mark the predictions of which, for each predicted answer, at most this share is wrong on "
+        "entries like the answered ones; 0.1 unless given."
+    ),
 ]
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", show_default=False, help="A model that `onebit fit` wrote.")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from onebit.cli import options as o
-from onebit.cli.shell import Voice, checked_output, plain_errors
+from onebit.cli.shell import Voice, WrongCommand, checked_output, plain_errors
 
 DEFAULT_MAX_ERROR = 0.1
 
@@ -36,21 +36,25 @@ def loaded(path: str, threads: int | None, device: str | None = None) -> Any:
 
 def kept_predictions(voice: Voice, model: Any, max_error: float | None, delta: float) -> Any:
     """Find which predictions are certified, and say what that means."""
-    from onebit.certificates import above, at_most, confidence
+    from onebit.certificates import LIKE_THE_ANSWERED, at_most, confidence
 
     if model.held_out_ is None or model.held_out_.disagreement is not None:
         if max_error is not None:
+            why = (
+                "it was refitted on all answers"
+                if model.held_out_ is not None
+                else "it was fitted without held-out answers"
+            )
             raise ValueError(
-                "this model was fitted without held-out answers, so its predictions cannot be certified; "
-                "fit it with --certify 0.1"
+                f"no prediction of this model can be certified by itself, since {why}; fit it with "
+                "--certify 0.1 and without --refit"
             )
         return None
     kept = model.keep(DEFAULT_MAX_ERROR if max_error is None else max_error, delta)
-    if kept.certificate is None:
-        shares = model.certify_selective(delta)
-        least = min(certificate.bound for certificate in shares.certificates)
+    if kept.bound is None:
+        least = min(certificate.bound for certificate in model.certify(delta, by="answer").certificates)
         advice = (
-            f"the least that can be certified is {least:.1%}: try --max-error {least + 0.005:.2f}"
+            f"of one predicted answer at most {at_most(least)} can be: try --max-error {least + 0.01:.2f}"
             if least < 0.5
             else "with so few held-out answers, or so many errors, nothing below one half can be"
         )
@@ -60,9 +64,9 @@ def kept_predictions(voice: Voice, model: Any, max_error: float | None, delta: f
         )
     else:
         voice.note(
-            f"certified: the predictions with a confidence above {above(kept.threshold)}, some "
-            f"{kept.share:.0%} of them; with probability {confidence(delta)}, at most "
-            f"{at_most(kept.certificate.bound, 1)} of these are wrong"
+            f"certified: with probability {confidence(delta)}, {LIKE_THE_ANSWERED}, "
+            + "; ".join(str(part) for part in kept.parts)
+            + ". A selection from them, such as the best of each row, may do worse"
         )
     return kept
 
@@ -211,8 +215,12 @@ def complete(
         list[str] | None, typer.Option("--row", metavar="ID", help="Only this row; may be repeated.")
     ] = None,
     what: Annotated[
-        str, typer.Option(help="What fills the matrix: answer, probability or score.")
+        str, typer.Option(help="What the matrix holds: probability (of yes), answer or score.")
     ] = "probability",
+    everywhere: Annotated[
+        bool,
+        typer.Option("--everywhere", help="The model's own value also where an answer is known."),
+    ] = False,
     long: Annotated[bool, typer.Option("--long", help="The whole matrix, one entry a line.")] = False,
     answered: Annotated[
         bool, typer.Option("--answered", help="With --top, entries that have an answer count too.")
@@ -225,6 +233,10 @@ def complete(
     quiet: o.Quiet = False,
 ) -> None:
     """Fill the matrix, or recommend: the blanks that each row most likely says yes to.
+
+    Known answers stay as they are (as probabilities 0 and 1), so that averages over the filled matrix are
+    expected shares of yes; blanks are predicted. Lists of the best (--top) are a selection, of which no
+    certificate of all predictions speaks: they are not marked.
 
     Examples:
       onebit complete movies.onebit --top 10 -o recommendations.csv
@@ -244,19 +256,27 @@ def complete(
 
         voice = Voice(quiet)
         if what not in ("answer", "probability", "score"):
-            raise ValueError(f"--what is answer, probability or score, not {what!r}")
+            raise WrongCommand(f"--what is probability, answer or score, not {what!r}")
+        if top is not None and max_error is not None:
+            raise WrongCommand(
+                "--max-error marks predictions, and a list of the best of each row is a selection, of "
+                "which no certificate of all predictions speaks; leave one of the two out"
+            )
         if as_json:
             output_format = "jsonl"
         checked_output(output)
         check_format(output, output_format)
         fitted = loaded(model, threads, device)
-        if top is not None and not answered:
+        if not (answered if top is not None else everywhere or (what == "score" and not long)):
             try:
                 fitted.kept_answers()
             except ValueError:
+                option = "--answered to rank all entries" if top is not None else (
+                    "--everywhere for the model's own value of every entry"
+                )  # fmt: skip
                 raise ValueError(
-                    f"{model} does not hold its answers, so the blanks are not known; say --answered to "
-                    "rank all entries, or fit again without --forget-answers"
+                    f"{model} does not hold its answers, so the blanks are not known; say {option}, or "
+                    "fit again without --forget-answers"
                 ) from None
         rows = np.arange(len(fitted.rows_), dtype=np.int32)
         if row:
@@ -264,12 +284,11 @@ def complete(
             rows = TextLookup(fitted.rows_).codes(asked)
             if (rows < 0).any():
                 raise ValueError(f"the model does not know the row {row[int(np.argmax(rows < 0))]!r}")
-        listed = top is not None or long
-        kept = kept_predictions(voice, fitted, max_error, delta) if listed else None
+        kept = kept_predictions(voice, fitted, max_error, delta) if long and top is None else None
         tables = (
-            best_blanks(fitted, top, rows, kept, answered=answered)
+            best_blanks(fitted, top, rows, answered=answered)
             if top is not None
-            else whole_matrix(fitted, rows, what, wide=not long, kept=kept)
+            else whole_matrix(fitted, rows, what, wide=not long, kept=kept, everywhere=everywhere)
         )
         lines, step = 0, block_rows(fitted, top)
         with voice.bar("completing", "share") as tell, table_writer(output, output_format) as write:

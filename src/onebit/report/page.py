@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from onebit import __version__
-from onebit.certificates import Certificate, SelectiveCertificate, above, at_most, confidence
+from onebit.certificates import (
+    Certificate,
+    GroupCertificate,
+    SelectiveCertificate,
+    above,
+    at_most,
+    confidence,
+)
 from onebit.estimator import PairClassifier
 from onebit.ladder import Ladder
 from onebit.report import figures
@@ -67,7 +74,7 @@ def render_report(model: PairClassifier, title: str | None = None) -> str:
     source = files("onebit.report").joinpath("template.html").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["percent"] = _percent
-    environment.filters["at_most"] = lambda bound: at_most(bound, 1).replace("%", " %")
+    environment.filters["at_most"] = lambda bound: at_most(bound).replace("%", " %")
     environment.filters["above"] = above
     environment.filters["confidence"] = confidence
     environment.filters["count"] = lambda value: f"{value:,}"
@@ -125,8 +132,8 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         "settings": _readable(settings_of(model)),
         "fit": _fit_facts(part),
         "certificate": None,
-        "headline": None,
         "ladder": [],
+        "groups": None,
         "selective": None,
         "figures": {},
         "surprises": [],
@@ -162,18 +169,16 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
 
 def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, str]) -> None:
     issued = () if model.record_ is None else model.record_.certificates
-    single = [certificate for certificate in issued if isinstance(certificate, Certificate)]
+    single = [c for c in issued if isinstance(c, Certificate) and c.of_this_model]
     if not single and model.held_out_ is not None:
         single = [model.held_out_.certify(0.05)]
     ladders = [certificate for certificate in issued if isinstance(certificate, Ladder)]
     if single:
-        facts["certificate"] = facts["headline"] = single[-1]
+        facts["certificate"] = single[-1]
     if ladders:
         facts["ladder"] = sorted(ladders[-1].certificates, key=lambda rung: -rung.bound)
         facts["ladder_delta"] = ladders[-1].delta
-        facts["headline"] = facts["headline"] or ladders[-1].best
-    elif single:
-        facts["ladder"], facts["ladder_delta"] = single[-1:], single[-1].delta
+    groups = [certificate for certificate in issued if isinstance(certificate, GroupCertificate)]
     held_out = model.held_out_
     if held_out is None:
         return
@@ -182,6 +187,7 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
         shares = [certificate for certificate in issued if isinstance(certificate, SelectiveCertificate)]
         selective = shares[-1] if shares else held_out.certify_selective(0.05)
         facts["selective"] = selective
+        facts["groups"] = groups[-1] if groups else held_out.certify_by_answer(0.05)
         drawn["coverage"] = figures.risk_coverage(model, selective.delta)
 
 
@@ -234,11 +240,9 @@ def _surprises(model: PairClassifier) -> list[dict[str, Any]]:
             "column": str(model.columns_.labels[column]),
             "answer": str(model.classes_[int(sign > 0)]),
             "probability": float(probability),
-            "held_out": bool(held),
         }
-        for row, column, sign, probability, held in islice(
-            zip(found.rows, found.columns, found.sign, found.probability, found.held_out, strict=True),
-            _SURPRISES,
+        for row, column, sign, probability in islice(
+            zip(found.rows, found.columns, found.sign, found.probability, strict=True), _SURPRISES
         )
     ]
 
