@@ -121,11 +121,11 @@ class PairClassifier(Certifying, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         try:
             return self._fit(observations, rng, callback)
         except gpus.TooLittleMemory:
-            self.device = "cpu"
-            try:
-                return self._fit(observations, before, callback)
-            finally:
-                self.device = "auto"
+            other = copy.copy(self)
+            other.device = "cpu"
+            advice = other._fit(observations, before, callback)
+            self.__dict__.update(other.__dict__ | {"device": self.device})
+            return advice
 
     def _keeps_checkpoints(self) -> bool:
         """Say whether a fit goes by descents of the engine, which a checkpoint can keep."""

@@ -49,6 +49,8 @@ class Plan:
     settle : float or None
         Stop before ``n_samples`` once the Monte Carlo error of every functional is below this share of
         its posterior standard deviation.
+    n_least : int
+        Draws of each chain before it may stop so.
     keep_bytes : int
         The most that the kept draws of the factors may take.
     """
@@ -59,6 +61,7 @@ class Plan:
     n_thin: int = 1
     settle: float | None = None
     keep_bytes: int = 2**28
+    n_least: int = 0
 
     @property
     def total(self) -> int:
@@ -238,6 +241,7 @@ class Sampler:
             if since > 0 and since % plan.n_thin == 0:
                 self._record()
                 look = plan.settle is not None and self.draws % _LOOK_EVERY == 0
+                look = look and self.draws >= plan.n_least
                 self.settled = look and self.diagnostics().settled(plan.settle or 0.0)
             if callback is not None:
                 loss = float(self.watched.values(self.chains[0])[0])
