@@ -1,0 +1,178 @@
+"""The report's words: numbers, names and sentences as a reader wants them."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onebit.estimator import PairClassifier
+
+MINUS = "\N{MINUS SIGN}"
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# A title of a side or of a page is read at a glance.
+_LONGEST_SIDE = 32
+_JOINER = "\N{ZERO WIDTH JOINER}"
+
+# Chains have mixed when R-hat is at most this and the effective sample size at least that (Vehtari et
+# al., 2021). At a size of 30 a mean is known to a fifth of its posterior deviation: enough for
+# predictions, which average over much else, and too little for one effect.
+MIXED_RHAT, MIXED_ESS = 1.01, 400.0
+ROUGH_RHAT, ROUGH_ESS = 1.1, 30.0
+
+VARIATIONAL_SPREAD = "approximate: the spread of a variational posterior, narrower than the exact one"
+
+
+def number(value: float, form: str = "g") -> str:
+    """Return a number with a true minus sign, and powers of ten raised.
+
+    Examples
+    --------
+    >>> from onebit.report.words import number
+    >>> number(-0.25, "+.2f"), number(1e-5), number(2.5e-7)
+    ('−0.25', '10⁻⁵', '2.5 × 10⁻⁷')
+    """
+    text, _, power = f"{value:{form}}".partition("e")
+    text = text.replace("-", MINUS)
+    if not power:
+        return text
+    raised = "10" + str(int(power)).translate(_RAISED)
+    return raised if text == "1" else f"{text} × {raised}"
+
+
+def share(value: float, digits: int = 1) -> str:
+    """Return a share in percent; only all is 100 %, and only nothing is 0 %."""
+    if value in (0.0, 1.0):
+        return f"{100 * value:.0f} %"
+    while digits < 6 and float(f"{100 * value:.{digits}f}") in (0.0, 100.0):
+        digits += 1
+    return f"{100 * value:.{digits}f} %"
+
+
+def cut(text: str, longest: int) -> str:
+    """Return at most so many code points, whole letters and whole emoji, an ellipsis among them.
+
+    Examples
+    --------
+    >>> from onebit.report.words import cut
+    >>> cut("a short name", 20), cut("a name that is too long", 10)
+    ('a short name', 'a name th…')
+    """
+    if len(text) <= longest:
+        return text
+    end = longest - 1
+    while end > 0 and _joined(text, end):
+        end -= 1
+    return text[:end].rstrip() + "…"
+
+
+def _joined(text: str, place: int) -> bool:
+    """Say whether the code points before and after a place are parts of one sign."""
+    before, after = text[place - 1], text[place]
+    if _JOINER in (before, after) or unicodedata.category(after) in ("Mn", "Mc", "Me"):
+        return True
+    if "\U0001f3fb" <= after <= "\U0001f3ff":  # the colour of a skin
+        return True
+    flags = 0  # a flag is a pair of regional indicators
+    while flags < place and "\U0001f1e6" <= text[place - 1 - flags] <= "\U0001f1ff":
+        flags += 1
+    return flags % 2 == 1 and "\U0001f1e6" <= after <= "\U0001f1ff"
+
+
+def whole(text: str) -> str:
+    """Return text that can be written as UTF-8: halves of surrogate pairs are joined, or replaced."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What the reader calls the two sides of the table, and its two answers."""
+
+    row: str
+    column: str
+    yes: str
+
+    @classmethod
+    def of(cls, model: PairClassifier) -> Sides:
+        """Return the names of the id columns and of the answers; else row, column and yes."""
+        names = [
+            cut(whole(str(index.labels.name)).strip(), _LONGEST_SIDE) if index.labels.name else ""
+            for index in (model.rows_, model.columns_)
+        ]
+        yes = str(model.classes_[1])
+        yes = "yes" if yes in ("1", "True", "1.0") else cut(whole(yes), _LONGEST_SIDE)
+        return cls(names[0] or "row", names[1] or "column", yes)
+
+
+def descent_words(model: PairClassifier) -> str:
+    """Say how the descent to the kept model went."""
+    part: Any = getattr(model, "completer_", model)
+    if not hasattr(part, "n_iter_"):
+        return ""
+    name = "variational descent" if hasattr(part, "posterior_") else "descent"
+    rounds = f"{part.n_iter_:,} round{'s' if part.n_iter_ != 1 else ''}"
+    if getattr(part, "converged_", True):
+        said = f"The {name} converged after {rounds}"
+    else:
+        said = f"The {name} was stopped after {rounds}, before it converged (max_iter allows more)"
+    said += f", at an objective of {number(part.objective_, '.5f')}"
+    if hasattr(part, "gap_"):
+        said += f", at most {number(part.gap_, '.2g')} above the least possible"
+    if getattr(part, "draws_", None) is not None:
+        said += ". The chains started there"
+    return said + "."
+
+
+def sampling_words(model: PairClassifier) -> str:
+    """Say whether a model was sampled, how well its chains have mixed, and what to do about it."""
+    part: Any = getattr(model, "completer_", model)
+    draws = getattr(part, "draws_", None)
+    if draws is None:
+        if not hasattr(part, "posterior_"):
+            return "This model is one best fit, without a posterior: it was not sampled."
+        return (
+            "This model is a variational approximation of the posterior; it was not sampled. Its "
+            f"uncertainty is {VARIATIONAL_SPREAD}."
+        )
+    chains = "one chain" if part.n_chains == 1 else f"each of {part.n_chains} chains"
+    said = (
+        f"This model was sampled: its predictions are averages over {draws.count:,} draws from the "
+        f"posterior, kept from {part.n_sweeps_:,} sweeps of {chains}. "
+    )
+    table = part.diagnostics_
+    rhat, ess = table["rhat"], table["ess"]
+    if not (np.isfinite(rhat).all() and np.isfinite(ess).all()):
+        return said + (
+            "That is too few to tell whether the chains have mixed. " + _more_draws(model, part, None)
+        )
+    worst, least = float(rhat.max()), float(ess.min())
+    said += (
+        f"The worst R-hat is {math.ceil(1000 * worst - 1e-9) / 1000:.3f} ({rhat.idxmax()}), the smallest "
+        f"effective sample size {math.floor(least):,} ({ess.idxmin()}). "
+    )
+    if worst <= MIXED_RHAT and least >= MIXED_ESS:
+        return said + "The chains have mixed: predictions, intervals and single effects can be used."
+    advice = _more_draws(model, part, least)
+    if worst <= ROUGH_RHAT and least >= ROUGH_ESS:
+        return said + (
+            "That is good enough for predictions, but not for reading single effects or factors. "
+            f"{advice}"
+        )
+    return said + f"The chains have not mixed: another seed may give other numbers. {advice}"
+
+
+def _more_draws(model: PairClassifier, part: Any, least: float | None) -> str:
+    wanted = 1000
+    if least is not None and least > 0:
+        # Four chains draw four times as much; beyond a hundred times as many the size was not known.
+        times = min(MIXED_ESS / least, 100.0) * part.n_chains / 4
+        wanted = max(int(math.ceil(part.n_samples * times / 100)) * 100, wanted)
+    chosen = f'inference="sampling", n_chains=4, n_samples={wanted}'
+    if model is part:
+        return f"To mend it, fit again with {chosen}."
+    return f"To mend it, fit {type(part).__name__}({chosen}) in place of {type(model).__name__}."
