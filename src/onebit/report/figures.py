@@ -160,19 +160,17 @@ def factor_shares(values: Array) -> Array:
 
 
 def factors_kept(values: Array, rank: int) -> str:
-    """Draw the shares of the factors: which the answers support, and which vanished."""
+    """Draw the shares of the factors; those beyond the rank, which vanished, are grey."""
     with _style():
         figure, axes = _figure()
         number, height = np.arange(1, len(values) + 1), 100 * factor_shares(values)
-        axes.bar(number[:rank], height[:rank], color=BLUE, label="used")
-        axes.bar(number[rank:], height[rank:], color=GREY, alpha=0.5, label="vanished")
+        axes.bar(number[:rank], height[:rank], color=BLUE)
+        axes.bar(number[rank:], height[rank:], color=GREY, alpha=0.5)
         axes.set_xlabel("factor")
         axes.set_ylabel("share of what factors add, %")
         if len(values) <= 12:
             axes.set_xticks(number)
         axes.grid(axis="x", visible=False)
-        if 0 < rank < len(values):
-            axes.legend()
         return as_svg(figure, "factors", f"shares of the factors; {rank} are used")
 
 

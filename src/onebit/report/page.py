@@ -23,7 +23,6 @@ from onebit.report import figures
 from onebit.report.layout import effects_of, factors_of, places, principal
 from onebit.report.policy import policy
 from onebit.report.words import (
-    MINUS,
     Sides,
     cut,
     descent_words,
@@ -92,7 +91,7 @@ def render_report(model: PairClassifier, title: str | None = None) -> str:
     style, script = _part("style.css"), _part("script.js")
     page = environment.from_string(_part("template.html")).render(
         _facts(model, title)
-        | {"style": Markup(style), "script": Markup(script), "policy": policy([style], [script])}
+        | {"style": Markup(style), "script": Markup(script), "policy": Markup(policy([style], [script]))}
     )
     return whole(page)
 
@@ -163,7 +162,7 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         facts["data"] = [
             part | {"figure": part["figure"] and Markup(part["figure"])} for part in _data(record, sides)
         ]
-        facts["surprises"] = _surprises(model)
+        facts["surprises"] = _surprises(model, sides)
     _add_fit(model, facts, drawn)
     _add_certificates(model, facts, drawn)
     facts["figures"] = {name: Markup(svg) for name, svg in drawn.items()}
@@ -273,7 +272,7 @@ def _python(model: PairClassifier) -> str:
     return f"{type(model).__name__}({call})"
 
 
-def _surprises(model: PairClassifier) -> list[dict[str, Any]]:
+def _surprises(model: PairClassifier, sides: Sides) -> list[dict[str, Any]]:
     assert model.record_ is not None
     found = model.record_.surprises
     held_out = getattr(found, "held_out", np.zeros(len(found.rows), dtype=bool))
@@ -281,7 +280,7 @@ def _surprises(model: PairClassifier) -> list[dict[str, Any]]:
         {
             "row": str(model.rows_.labels[row]),
             "column": str(model.columns_.labels[column]),
-            "answer": str(model.classes_[int(sign > 0)]).replace("-", MINUS),
+            "answer": sides.yes if sign > 0 else sides.no,
             "probability": float(probability),
             "held_out": bool(held),
         }

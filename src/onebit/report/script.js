@@ -31,7 +31,8 @@
     if (side.effect) lines.push("effect " + signed(side.effect[k], 2));
     return lines.join("\n");
   }
-  // Write a name where there is so much room, cut if need be; the whole of it is the label's title.
+  // Write a name where there is so much room; the whole of it is the label's title. A long one is cut in
+  // its middle: long names often begin alike.
   function write(svg, name, room, attributes) {
     const text = make("text", Object.assign({ class: "label" }, attributes), name);
     svg.append(text);
@@ -39,7 +40,9 @@
     let kept = parts.length;
     while (kept > 1 && text.getComputedTextLength() > room) {
       kept = Math.min(kept - 1, Math.floor(kept * room / text.getComputedTextLength()));
-      text.textContent = parts.slice(0, Math.max(kept, 1)).join("").trimEnd() + "…";
+      const head = Math.max(Math.ceil(0.6 * kept), 1), tail = Math.max(kept - head, 0);
+      text.textContent = parts.slice(0, head).join("").trimEnd() + "…"
+        + parts.slice(parts.length - tail).join("").trimStart();
     }
     const long = text.getComputedTextLength();
     text.append(make("title", {}, name));
@@ -116,7 +119,7 @@
     const digits = Math.max(0, -Math.floor(Math.log10(step)));
     for (let n = Math.ceil(low / step); n * step <= high; n++) {
       svg.append(
-        make("line", { x1: middle - gutter, x2: middle + gutter, y1: py(n * step) + 7, y2: py(n * step) + 7 }),
+        make("line", { x1: middle - gutter, x2: middle + gutter, y1: py(n * step), y2: py(n * step) }),
         make("text", { class: "tick", x: middle, y: py(n * step) + 4 }, n ? signed(n * step, digits) : "0"),
       );
     }
@@ -142,11 +145,12 @@
         const way = which ? 1 : -1, begin = middle + way * (gutter + band + 30);
         let named = (chosen ? chosen.filter(m => m.which === which) : far[which]).filter(shown);
         named.sort((a, b) => a.y - b.y);
-        // The outermost of each stretch of the ruler, so that both ends are named.
+        // Of every stretch as many as have room there, from its first to its last: no label strays far.
         if (named.length > slots) {
-          const ends = new Map(), slot = m => Math.floor((m.y - edge) / line);
-          for (const m of named) if (!ends.has(slot(m)) || m.y > height / 2) ends.set(slot(m), m);
-          named = [...ends.values()].slice(0, slots);
+          const stretches = new Map(), stretch = m => Math.floor((m.y - edge) / (4 * line));
+          for (const m of named) stretches.set(stretch(m), (stretches.get(stretch(m)) || []).concat(m));
+          named = [...stretches.values()].flatMap(all => all.length <= 4 ? all
+            : [0, 1, 2, 3].map(n => all[Math.round(n * (all.length - 1) / 3)]));
         }
         const ys = named.map(m => m.y);
         for (let k = 1; k < ys.length; k++) ys[k] = Math.max(ys[k], ys[k - 1] + line);

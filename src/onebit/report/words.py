@@ -95,18 +95,20 @@ class Sides:
 
     row: str
     column: str
+    no: str
     yes: str
 
     @classmethod
     def of(cls, model: PairClassifier) -> Sides:
-        """Return the names of the id columns and of the answers; else row, column and yes."""
+        """Return the names of the id columns and of the answers; else row, column, no and yes."""
         names = [
-            cut(whole(str(index.labels.name)).strip(), _LONGEST_SIDE) if index.labels.name else ""
-            for index in (model.rows_, model.columns_)
+            cut(whole(name).strip(), _LONGEST_SIDE) if isinstance(name, str) else ""
+            for name in (model.rows_.labels.name, model.columns_.labels.name)
         ]
-        yes = str(model.classes_[1])
-        yes = "yes" if yes in ("1", "True", "1.0") else cut(whole(yes), _LONGEST_SIDE)
-        return cls(names[0] or "row", names[1] or "column", yes)
+        answers = [cut(whole(str(value)), _LONGEST_SIDE) for value in model.classes_]
+        if answers[1] in ("1", "True", "1.0"):
+            answers = ["no", "yes"]
+        return cls(names[0] or "row", names[1] or "column", answers[0], answers[1])
 
 
 def descent_words(model: PairClassifier) -> str:
