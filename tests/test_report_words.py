@@ -1,4 +1,4 @@
-"""What the report says and draws for tables of all kinds: in the reader's words, and never more than is so."""
+"""What the report says and draws for tables of all kinds: in the reader's words, and only what is so."""
 
 import base64
 import hashlib
@@ -185,6 +185,13 @@ def test_sides_without_names_are_called_row_and_column():
     assert "Answers of each column" in text
 
 
+def test_a_picture_of_the_fit_never_stands_beside_nothing(ruled, pupils_page):
+    for page in (ruled, pupils_page, render_report(worlds_model(1, allowed=0))):
+        fit = page[page.index('id="fit"') : page.index('id="certificates"')]
+        pictures, cells = fit.count("<figure>"), fit.count('class="cells"')
+        assert (pictures >= 2 and cells == 1) or (pictures == 1 and 'class="two beside"' in fit)
+
+
 def test_one_factor_is_a_ruler(ruled):
     assert "One factor places everything on a ruler" in Visible(ruled).text
     points = json.loads(re.search(r'id="points">(.*?)</script>', ruled)[1])
@@ -214,7 +221,7 @@ def test_an_asterisk_is_never_left_to_be_guessed(pupils_page):
 def test_numbers_are_written_for_readers():
     assert number(-1.5) == "\u22121.5"
     assert number(0.00001) == "10⁻⁵"
-    assert number(-3e-12) == "\u22123 × 10⁻¹²"
+    assert number(-3e-12) == "\u22123 \xd7 10⁻¹²"
     assert share(0.99999) == "99.999 %"
     assert share(1.0) == "100 %"
     assert share(0.00002) == "0.002 %"
@@ -326,4 +333,4 @@ def test_the_verdict_on_chains_is_one_that_can_be_acted_on(rhat, ess, said, advi
 
 def test_what_to_fit_instead_is_named_where_a_search_chose_to_sample():
     search = SimpleNamespace(completer_=stand_in(1.3, 10.0))
-    assert 'in place of SimpleNamespace' in sampling_words(search)
+    assert "in place of SimpleNamespace" in sampling_words(search)

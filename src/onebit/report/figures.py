@@ -97,9 +97,11 @@ def answer_counts(counts: NDArray[np.int64], side: str) -> str:
     with _style():
         figure, axes = _figure(2.5)
         least, most = int(counts.min()), int(counts.max())
+        edges: NDArray[np.floating]
         if most > 20 * max(least, 1):  # evenly spaced in logarithms
             edges = np.unique(np.round(np.geomspace(max(least, 1), most + 1, 28)).astype(int)) - 0.5
-            axes.set_xscale("log")
+            axes.set_xscale("log", subs=[])
+            axes.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
         else:
             step = max(1, -(-(most + 1 - least) // 28))
             edges = np.arange(least, most + 1 + step, step) - 0.5
@@ -107,7 +109,6 @@ def answer_counts(counts: NDArray[np.int64], side: str) -> str:
         axes.set_xlabel("answers")
         axes.set_ylabel("how many")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value == int(value) else "")
-        axes.xaxis.set_minor_formatter(lambda value, _: "")
         axes.yaxis.get_major_locator().set_params(integer=True)
         return as_svg(figure, f"counts-{side}", f"histogram of the answers of the {side}")
 

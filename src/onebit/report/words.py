@@ -11,7 +11,7 @@ import numpy as np
 
 from onebit.estimator import PairClassifier
 
-MINUS = "\N{MINUS SIGN}"
+MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # A title of a side or of a page is read at a glance.
 _LONGEST_SIDE = 32
@@ -40,7 +40,7 @@ def number(value: float, form: str = "g") -> str:
     if not power:
         return text
     raised = "10" + str(int(power)).translate(_RAISED)
-    return raised if text == "1" else f"{text} × {raised}"
+    return raised if text == "1" else f"{text} {TIMES} {raised}"
 
 
 def share(value: float, digits: int = 1) -> str:
@@ -173,7 +173,7 @@ def _more_draws(model: PairClassifier, part: Any, least: float | None) -> str:
     if least is not None and least > 0:
         # Four chains draw four times as much; beyond a hundred times as many the size was not known.
         times = min(MIXED_ESS / least, 100.0) * part.n_chains / 4
-        wanted = max(int(math.ceil(part.n_samples * times / 100)) * 100, wanted)
+        wanted = max(math.ceil(part.n_samples * times / 100) * 100, wanted)
     chosen = f'inference="sampling", n_chains=4, n_samples={wanted}'
     if model is part:
         return f"To mend it, fit again with {chosen}."
