@@ -14,11 +14,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import rankdata
 
 Array = NDArray[np.float64]
 
 # Below this many draws in all, halves of chains cannot be compared, and averages are rough.
 FEWEST_DRAWS = 40
+# The quantiles whose effective sample size is that of the tails.
+TAILS = (0.05, 0.95)
 # What is said of every functional.
 DIAGNOSTICS = ("mean", "sd", "rhat", "ess_bulk", "ess_tail")
 # What the field calls mixed.
@@ -76,11 +80,11 @@ class Diagnostics:
         tail = bulk.copy()
         moving = self.values.std(axis=(0, 1)) > 0  # a constant has mixed
         if moving.any():
-            # These functions halve the chains themselves.
             part = self.values[:, :, moving]
-            rhat[moving] = array_stats.rhat(part, chain_axis=0, draw_axis=1)
+            rhat[moving] = [split_rhat(course) for course in np.moveaxis(part, 2, 0)]
+            # It halves the chains itself.
             bulk[moving] = array_stats.ess(part, chain_axis=0, draw_axis=1, method="bulk")
-            tail[moving] = array_stats.ess(part, chain_axis=0, draw_axis=1, method="tail")
+            tail[moving] = array_stats.ess(part, chain_axis=0, draw_axis=1, method="tail", prob=TAILS)
         return rhat, bulk, tail
 
     def settled(self, error: float) -> bool:
@@ -89,6 +93,32 @@ class Diagnostics:
             return False
         rhat, bulk, _ = self._rhat_ess()
         return bool(rhat.max() <= SETTLED_RHAT and bulk.min() >= 1.0 / error**2)
+
+
+def split_rhat(course: Array) -> float:
+    """Return the rank-normalised split R-hat of one functional, of shape (chains, draws).
+
+    The larger of two: of the draws, and of their distance from the median, which shows chains that differ
+    in spread. Every chain is cut into halves, so that one chain suffices.
+    """
+    half = course.shape[1] // 2
+    halves = np.concatenate([course[:, :half], course[:, -half:]])
+    folded = np.abs(halves - np.median(halves))
+    return max(_rhat(_normal_scores(part)) for part in (halves, folded))
+
+
+def _normal_scores(values: Array) -> Array:
+    ranks = rankdata(values, method="average").reshape(values.shape)
+    return ndtri((ranks - 0.375) / (values.size + 0.25))
+
+
+def _rhat(parts: Array) -> float:
+    count = parts.shape[1]
+    within = float(parts.var(axis=1, ddof=1).mean())
+    between = float(parts.mean(axis=1).var(ddof=1))
+    if within == 0:
+        return 1.0 if between == 0 else math.inf
+    return math.sqrt((count - 1) / count + between / within)
 
 
 @dataclass(frozen=True)
@@ -191,10 +221,30 @@ def sampling_words(model: Any) -> Sequence[str]:
             return ["Not sampled: the model has no posterior."]
         return [
             "Not sampled: the posterior is a variational approximation.",
-            "Its uncertainties are too small: they leave out how rows and columns depend on each other.",
+            "Its uncertainties are approximate and too small: they leave out how rows and columns depend "
+            "on each other.",
         ]
+    chains = "one chain" if part.n_chains == 1 else f"each of {part.n_chains} chains"
     first = (
-        f"Sampled: {draws.count:,} draws of the exact posterior are kept, of {part.n_sweeps_:,} sweeps "
-        f"of each of {part.n_chains} {'chain' if part.n_chains == 1 else 'chains'}."
+        f"Sampled: predictions are averages over {draws.count:,} draws of the exact posterior, kept from "
+        f"{part.n_sweeps_:,} sweeps of {chains}."
     )
-    return [first, *Mixing.of(part.diagnostics_).sentences()]
+    mixing = Mixing.of(part.diagnostics_)
+    words = [first, *mixing.sentences()]
+    return words if mixing.verdict == "mixed" else [*words, _more_draws(model, part, mixing.ess)]
+
+
+def _more_draws(model: Any, part: Any, least: float) -> str:
+    """Return what to fit for chains that have mixed, reckoned from the effective sample size so far."""
+    wanted = 1000
+    if least > 0:  # not so where it is unknown
+        # Four chains draw four times as much; beyond a hundred times as many the size was not known.
+        times = min(MIXED_ESS / least, 100.0) * part.n_chains / 4
+        wanted = max(math.ceil(part.n_samples * times / 100) * 100, wanted)
+    chosen = f'inference="sampling", n_chains=4, n_samples={wanted}'
+    if model is part:
+        return f"For effects that stay, fit again with {chosen}."
+    return (
+        f"For effects that stay, fit {type(part).__name__}(rank={part.rank}, {chosen}) in place of "
+        f"{type(model).__name__}."
+    )

@@ -48,9 +48,9 @@ NOT_GAUSSIAN = (
 
 
 NO_INTERVAL = (
-    "this model is a variational approximation, which is too narrow to give credible intervals of a "
-    'stated level; fit with inference="sampling" (AutoCompleter samples within sampling_seconds), or take the '
-    "too narrow interval with approximate=True"
+    "this model is a variational approximation, which is too narrow for credible intervals of a stated "
+    'level; fit with inference="sampling" (AutoCompleter samples within sampling_seconds), or take '
+    "intervals that are too narrow with approximate=True"
 )
 # Rungs that speak of a Gaussian posterior.
 GAUSSIAN_ONLY = ("theorem-1-printed", "theorem-1", "catoni", "pac-bayes-kl", "learnt-prior")
@@ -340,9 +340,9 @@ class ExactCompleter(VariationalCompleter):
         """Return the ends of a credible interval for each pair, of shape (n, 2).
 
         They are quantiles of draws from the exact posterior, so the model must be sampled
-        (``inference="sampling"``). A variational posterior is too narrow to give such intervals: in
-        worlds drawn from the model itself its 90 % intervals held the true score in some three quarters of the
-        entries, on MovieLens 100k some two thirds of what sampling draws.
+        (``inference="sampling"``). A variational posterior is too narrow for such intervals: in worlds
+        drawn from the model itself its 90 % intervals held the true score of some three quarters of the
+        entries, and on MovieLens 100k some two thirds of the exact posterior.
 
         Parameters
         ----------
