@@ -99,9 +99,9 @@ def test_nothing_is_fetched_from_elsewhere(page):
 
 def test_the_numbers_are_the_models(model, page):
     text = " ".join(Page(page).text)
-    assert at_most(model.certify(0.05).bound, 1).replace("%", " %") in text
+    assert at_most(model.certify(0.05).bound).replace("%", " %") in text
     for certificate in model.certify_selective(0.05).certificates:
-        assert at_most(certificate.bound, 1).replace("%", " %") in text
+        assert at_most(certificate.bound).replace("%", " %") in text
     assert model.record_.fingerprint in text
     assert "onebit fit <x>" in text
     for row in model.record_.surprises.rows[:5]:

@@ -34,7 +34,10 @@ def test_probabilities_are_the_mean_of_the_draws_sigmoids(logistic):
     pairs = [(0, 1), (5, 7), (59, 49)]
     scores = logistic.draws_.scores([0, 5, 59], [1, 7, 49])
     assert logistic.predict_proba(pairs)[:, 1] == pytest.approx((1 / (1 + np.exp(-scores))).mean(axis=1))
-    assert logistic.decision_function(pairs) == pytest.approx(scores.mean(axis=1), abs=1e-6)
+    yes = logistic.predict_proba(pairs)[:, 1]
+    assert logistic.decision_function(pairs) == pytest.approx(np.log(yes / (1 - yes)), abs=1e-6)
+    found = logistic.predictions(*logistic._codes(pairs))
+    assert found.score == pytest.approx(scores.mean(axis=1), abs=1e-6)
     assert logistic.predict_uncertainty(pairs) == pytest.approx(scores.std(axis=1, ddof=1), rel=1e-4)
     ends = logistic.predict_interval(pairs, level=0.5)
     assert ends == pytest.approx(np.quantile(scores, [0.25, 0.75], axis=1).T, abs=1e-6)
@@ -42,9 +45,9 @@ def test_probabilities_are_the_mean_of_the_draws_sigmoids(logistic):
 
 def test_a_sampled_model_predicts_well_and_offers_what_every_model_offers(model, world):
     truth = np.where(world.truth > 0, 1, -1)
-    filled = model.complete()
+    filled = model.complete("answer", everywhere=True)
     assert (filled.to_numpy() == truth).mean() > 0.8
-    chance = model.complete("probability").to_numpy()
+    chance = model.complete("probability", everywhere=True).to_numpy()
     assert chance.min() > 0
     assert chance.max() < 1
     assert model.draws_.count == 60
@@ -214,7 +217,7 @@ def test_memory_does_not_grow_with_the_number_of_draws(world):
 def test_requested_pairs_are_averaged_over_every_draw(logistic, world):
     model = LogisticCompleter(4, **QUICK).fit(world.pairs, world.answers, predict_for=[(0, 1), (5, 7)])
     assert model.requested_["score"].to_numpy() == pytest.approx(
-        logistic.decision_function([(0, 1), (5, 7)]), abs=1e-5
+        logistic.complete("score").to_numpy()[[0, 5], [1, 7]], abs=1e-5
     )
     assert model.requested_["probability"].to_numpy() == pytest.approx(
         logistic.predict_proba([(0, 1), (5, 7)])[:, 1], abs=1e-6
