@@ -493,7 +493,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         return float(np.average(right.astype(float), weights=weight))
 
     def complete(self, output: str = "answer") -> pd.DataFrame:
-        """Return the filled matrix, labelled by the ids.
+        """Return the filled matrix, labelled by the ids, in the order in which a file listed them.
 
         Parameters
         ----------
@@ -514,6 +514,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 f"{available / 2**30:.1f} GiB are free; predict the pairs that you need instead"
             )
         filled = np.empty((rows, columns), dtype=self.classes_.dtype if output == "answer" else float)
+        place, order = np.argsort(self.rows_.listed), self.columns_.listed
         for codes, pair in _blocks(rows, columns):
             if output == "probability":
                 values = self._predicted(*pair)[2]
@@ -521,8 +522,10 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 values = self._scores(*pair)
                 if output == "answer":
                     values = self.classes_[(values > 0).astype(int)]
-            filled[codes] = values.reshape(len(codes), columns)
-        return pd.DataFrame(filled, index=self.rows_.labels, columns=self.columns_.labels)
+            filled[place[codes]] = values.reshape(len(codes), columns)[:, order]
+        return pd.DataFrame(
+            filled, index=self.rows_.listed_labels, columns=self.columns_.listed_labels
+        )
 
     def save(self, path: str | os.PathLike[str], *, answers: bool = True) -> None:
         """Write the fitted model to one file, from which ``onebit.load`` restores it.

@@ -113,7 +113,7 @@ def _candidates(model: PairClassifier, top: int) -> int:
 
 
 def _row_blocks(model: PairClassifier, rows: Codes) -> Iterator[tuple[Codes, Predictions]]:
-    every = np.arange(len(model.columns_), dtype=np.int32)
+    every = model.columns_.listed
     size = block_rows(model)
     for begin in range(0, len(rows), size):
         block = rows[begin : begin + size]
@@ -155,10 +155,14 @@ def best_blanks(
 def whole_matrix(
     model: PairClassifier, rows: Codes, output: str, *, wide: bool, kept: Kept | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the filled matrix: one row a line when ``wide``, else one entry a line."""
+    """Yield the filled matrix: one row a line when ``wide``, else one entry a line.
+
+    Columns stand in the order in which the model lists them, rows in the order given.
+    """
     row_ids, column_ids = ids_of(model.rows_), ids_of(model.columns_)
     row_name, column_name = id_names(model)
-    names = [str(name) for name in column_ids.to_pylist()]
+    every = model.columns_.listed
+    names = [str(name) for name in column_ids.take(pa.array(every)).to_pylist()]
     for block, found in _row_blocks(model, rows):
         if wide:
             values = {
@@ -171,7 +175,7 @@ def whole_matrix(
             yield pa.Table.from_arrays(arrays, names=[row_name, *names])
         else:
             line = np.repeat(block, len(names))
-            column = np.tile(np.arange(len(names), dtype=np.int32), len(block))
+            column = np.tile(every, len(block))
             ids = {
                 row_name: row_ids.take(pa.array(line)),
                 column_name: column_ids.take(pa.array(column)),

@@ -258,7 +258,7 @@ def complete(
                     f"{model} does not hold its answers, so the blanks are not known; say --answered to "
                     "rank all entries, or fit again without --forget-answers"
                 ) from None
-        rows = np.arange(len(fitted.rows_), dtype=np.int32)
+        rows = fitted.rows_.listed
         if row:
             asked = pa.array([name.encode() for name in row], pa.large_binary())
             rows = TextLookup(fitted.rows_).codes(asked)
