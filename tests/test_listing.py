@@ -15,7 +15,9 @@ def listed_world(rng, rows=12, columns=7):
     """Observations whose ids are listed in another order than that of their codes."""
     size = {"row": rows, "column": columns}
     indexes = [
-        IdIndex(pd.Index([f"{side}{k:02d}" for k in range(size[side])]), side, rng.permutation(size[side]))
+        IdIndex(
+            pd.Index([f"{side}{k:02d}" for k in range(size[side])]), side, rng.permutation(size[side])
+        )
         for side in ("row", "column")
     ]
     row, column = (codes.astype(np.int32) for codes in np.nonzero(rng.random((rows, columns)) < 0.8))
@@ -40,7 +42,9 @@ def test_new_ids_are_listed_last_and_a_part_keeps_its_order():
     assert index.first(3).listed_labels.tolist() == ["c", "a", "b"]
 
 
-@pytest.mark.parametrize("order", [[0, 1], [0, 0, 1], [0, 1, 3], [0.0, 1.0, 2.0], [[0, 1, 2]], [-1, 0, 1]])
+@pytest.mark.parametrize(
+    "order", [[0, 1], [0, 0, 1], [0, 1, 3], [0.0, 1.0, 2.0], [[0, 1, 2]], [-1, 0, 1]]
+)
 def test_an_order_that_is_no_permutation_is_refused(order):
     with pytest.raises(ValueError, match="order of 3 column ids"):
         IdIndex(["a", "b", "c"], "column", order)
@@ -112,5 +116,5 @@ def test_a_model_file_with_a_wrong_order_is_refused(tmp_path, order):
     tensors, content = storage.read(tmp_path / "m.onebit", "model")
     tensors = dict(tensors) | {"order.rows": np.array(order, dtype=np.int32)}
     storage.write(tmp_path / "bad.onebit", "model", tensors, content)
-    with pytest.raises(storage.FileError, match="not a whole model.*order of 3 row ids"):
+    with pytest.raises(storage.FileError, match=r"not a whole model.*order of 3 row ids"):
         onebit.load(tmp_path / "bad.onebit")

@@ -523,9 +523,7 @@ class PairClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
                 if output == "answer":
                     values = self.classes_[(values > 0).astype(int)]
             filled[place[codes]] = values.reshape(len(codes), columns)[:, order]
-        return pd.DataFrame(
-            filled, index=self.rows_.listed_labels, columns=self.columns_.listed_labels
-        )
+        return pd.DataFrame(filled, index=self.rows_.listed_labels, columns=self.columns_.listed_labels)
 
     def save(self, path: str | os.PathLike[str], *, answers: bool = True) -> None:
         """Write the fitted model to one file, from which ``onebit.load`` restores it.

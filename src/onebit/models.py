@@ -194,8 +194,7 @@ def _check_shapes(model: PairClassifier) -> None:
 def _restored_answers(model: PairClassifier, tensors: storage.Tensors, shape: list[int]) -> Answers:
     """Restore the answers of a fit; ids that were folded in later have none."""
     rows, columns = (
-        index.first(size)
-        for index, size in zip((model.rows_, model.columns_), shape, strict=True)
+        index.first(size) for index, size in zip((model.rows_, model.columns_), shape, strict=True)
     )
     start, index, sign, held = (tensors[f"answers.{part}"] for part in ("start", "index", "sign", "held"))
     n = len(sign)

@@ -86,8 +86,11 @@ class GrowingIds:
             begin += len(values)
         self._known, self._pending = encoded.dictionary, []
 
-    def finish(self) -> tuple[IdIndex, Codes]:
-        """Return the sorted index of all ids, and the code of each answer's id."""
+    def finish(self, listed: bool = True) -> tuple[IdIndex, Codes]:
+        """Return the sorted index of all ids, and the code of each answer's id.
+
+        The index is ``listed`` in the order in which ids came, unless they have one of their own.
+        """
         self._join()
         texts = self._known.cast(pa.large_string())
         numbers = None if self.text_type else whole_numbers(texts)
@@ -98,7 +101,7 @@ class GrowingIds:
         labels = pd.Index(taken.to_pandas(), name=self.name)
         codes = np.concatenate(self._codes) if self._codes else np.empty(0, dtype=np.int32)
         self._codes = []
-        return IdIndex(labels, self.side), rank[codes]
+        return IdIndex(labels, self.side, rank if listed else None), rank[codes]
 
 
 def whole_numbers(texts: pa.Array) -> pa.Array | None:
