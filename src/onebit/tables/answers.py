@@ -87,7 +87,7 @@ def counted(kinds: Mapping[str, int]) -> str:
     common = sorted(kinds, key=lambda kind: -kinds[kind])[:_LISTED]
     said = [f"{shown(kind)} ({kinds[kind]:,})" for kind in common]
     if len(kinds) > _LISTED:
-        said.append(f"{len(kinds) - _LISTED:,} more kinds")
+        said.append(f"{len(kinds) - _LISTED:,} more")
     return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
 
 

@@ -246,8 +246,8 @@ def _refuse_answers_as_row_ids(name: str, fields: Sequence[str], source: str) ->
         said = " and ".join(shown(text) for text in sorted(kinds)[:3])
         raise TableError(
             f"the first column of {source}, {shown(name)}, should hold row ids and holds {said} again "
-            "and again; if the table has no ids, say --no-ids, and its rows are numbered; if they stand in "
-            f"another column, say which one with --row; if these are ids, {option('--row', name)}"
+            "and again; if the table has no ids, say --no-ids, and its rows are numbered; if they stand "
+            f"in another column, say which one with --row; if these are ids, {option('--row', name)}"
         )
 
 

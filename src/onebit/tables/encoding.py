@@ -34,6 +34,8 @@ def distinct(column: pa.Array) -> tuple[pa.Array, Codes]:
     """Return the distinct values of a column as bytes, and each one's place; -1 for a missing one."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
+    if pa.types.is_null(column.type):
+        return pa.array([], pa.large_binary()), np.full(len(column), -1, dtype=np.int32)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_floating(column.type):

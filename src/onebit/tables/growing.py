@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,7 +134,7 @@ class Growing:
         blank_line = row.missing() & column.missing() & (sign == BLANK)
         bad = bad_ids({"row": row, "column": column}, blank_line)
         wrong = _any(list(bad.values()), len(sign))
-        for k in np.flatnonzero(wrong | (sign == BAD)).tolist():
+        for k in self._told(wrong | (sign == BAD)):
             content = ",".join(field.field(k) for field in (row, column, answer))
             reason = next((reason for reason, which in bad.items() if which[k]), None)
             hint = ""
@@ -163,7 +163,7 @@ class Growing:
         blank_line = row.missing() & (signs == BLANK).all(axis=1)
         reasons = bad_ids({"row": row}, blank_line)
         wrong = _any([*reasons.values(), (signs == BAD).any(axis=1)], lines)
-        for k in np.flatnonzero(wrong).tolist():
+        for k in self._told(wrong):
             reason = next((reason for reason, which in reasons.items() if which[k]), None)
             hint = ""
             if reason is None:
@@ -182,6 +182,15 @@ class Growing:
         self._n_lines += len(kept)
         self.signs.append(signs[line, column])
         self.good += len(line)
+
+    def _told(self, bad: Flags) -> Iterator[int]:
+        """Yield the bad lines that are told of, and count the others."""
+        places = np.flatnonzero(bad).tolist()
+        for done, k in enumerate(places):
+            if self.problems.enough:
+                self.problems.count += len(places) - done
+                return
+            yield k
 
     def _row_ids(self, cells: Cells) -> Texts:
         if cells.ids is not None:
@@ -214,7 +223,7 @@ class Growing:
         kinds = kinds_of(dict(zip(cells.values, found, strict=True)))
         if j not in others:
             return (
-                f"in column {shown(names[j])}, the answer {shown(text)} is none: it holds {counted(kinds)}",
+                f"in column {shown(names[j])}, which holds {counted(kinds)}, {shown(text)} is no answer",
                 f"mend it, leave such lines out with --skip-bad, or the column with {drop}",
             )
         hint = f"leave it out with {drop}" if len(others) == 1 else f"leave such columns out with {drop}"

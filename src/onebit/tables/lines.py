@@ -68,7 +68,7 @@ class Bounded(io.RawIOBase):
         data = self._stream.read(min(len(buffer), self._longest))
         buffer[: len(data)] = data
         first = data.find(b"\n")
-        self._length += len(data) if first < 0 else first
+        self._length += len(data) if first < 0 else first + 1
         if self._length > self._longest:
             length = self._length if first >= 0 else _rest(self._stream, self._length)
             raise _too_long(self._source, self._number, length, self._longest, self._advice)
