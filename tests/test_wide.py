@@ -325,6 +325,15 @@ def test_a_quote_that_never_closes_in_a_wide_table_is_found(tmp_path):
         read_answers(write(tmp_path, "w.csv", body), wide=True)
 
 
+def test_a_quote_that_never_closes_in_a_long_table_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "_BLOCK", 1 << 20)
+    body = "user,item,liked\nann,x,1\n" + '"bob,x,1\n' + "eve,x,1\n" * 400_000
+    with pytest.raises(
+        TableError, match=r"a record of l.csv after line \d+ goes on for .*never close it"
+    ):
+        read_answers(write(tmp_path, "l.csv", body))
+
+
 def test_the_memory_for_a_wide_table_does_not_grow_with_kilobytes_a_column(tmp_path):
     import tracemalloc
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,7 @@ def is_blank(text: str) -> bool:
     return text.strip().lower() in _BLANKS
 
 
+@lru_cache(maxsize=1024)
 def looks_like_answer(text: str) -> bool:
     """Say whether a field could be an answer or a blank."""
     word = _plain_number(text.strip().lower())

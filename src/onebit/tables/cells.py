@@ -19,7 +19,10 @@ from onebit.tables.problems import Problems, TableError
 
 # Fields of a wide table that are taken up at a time: what is held of each is a few bytes.
 CELLS = 1 << 21
-LONG_LINE = "write so wide a table long, one (row, column, answer) a line, or as Parquet"
+LONG_LINE = (
+    "look for line ends that are missing there; a table of so many columns is better written long, one "
+    "(row, column, answer) a line"
+)
 
 
 @dataclass(frozen=True)

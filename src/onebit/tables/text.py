@@ -92,9 +92,15 @@ def read_csv(
         for record in pa.csv.open_csv(data, options, parse, convert):
             yield Batch(list(record.columns), _line_numbers(done, left_out, header))
             done += record.num_rows
-    except pa.ArrowException:
+    except pa.ArrowException as error:
         if failure:
             raise failure[0] from None
+        if "straddling" in str(error):
+            after = _line_numbers(done, left_out, header)(-1)
+            raise TableError(
+                f"a record of {source.name} after {after} goes on for more than "
+                f"{options.block_size >> 20} MiB; it may open a quote and never close it"
+            ) from None
         raise
 
 
