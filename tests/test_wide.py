@@ -87,6 +87,15 @@ def test_positions_of_a_matrix_are_listed_in_their_own_order(tmp_path):
     assert seen.rows.listed_labels.tolist() == [1, 2, 3]
 
 
+def test_a_dense_matrix_keeps_its_blank_rows_and_columns(tmp_path):
+    matrix = np.array([[np.nan, np.nan, np.nan], [1, np.nan, 0], [0, np.nan, 1]])
+    np.savez(tmp_path / "m.npz", matrix)
+    seen = read_answers(tmp_path / "m.npz")
+    assert seen.shape == (3, 3)
+    assert seen.by_column.counts.tolist() == [2, 0, 2]
+    assert seen.rows.listed_labels.tolist() == [0, 1, 2]
+
+
 def test_batches_of_a_wide_table_are_one_table(tmp_path, monkeypatch, rng):
     frame = pd.DataFrame(rng.choice([0, 1, np.nan], (97, 9)), columns=[f"c{k}" for k in range(9)])
     frame.insert(0, "id", [f"r{k}" for k in rng.permutation(97)])
@@ -225,6 +234,12 @@ def test_a_column_that_holds_no_answers_is_named_and_can_be_dropped(tmp_path):
     odd = "id,a,b,my group\n" + "".join(f"r{k},1,0,{k % 3}\n" for k in range(12))
     with pytest.raises(TableError, match=r"'my group' holds .*--drop 'my group'; or, if every column"):
         read_answers(write(tmp_path, "w.csv", odd), wide=True)
+
+
+def test_the_pair_of_words_is_that_of_the_most_columns(tmp_path):
+    path = write(tmp_path, "w.csv", "id,sex,q1,q2\nann,f,1,0\nbob,m,0,1\neve,f,1,1\n")
+    with pytest.raises(TableError, match=r"column 'sex' holds 'f' \(2\) and 'm' \(1\).*--drop sex$"):
+        read_answers(path, wide=True)
 
 
 def test_one_bad_field_of_a_column_of_answers_is_not_blamed_on_the_column(tmp_path):

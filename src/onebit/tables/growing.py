@@ -16,7 +16,7 @@ from onebit.observations import MAX_SIZE, Observations
 from onebit.tables.answers import BAD, BLANK, Vocabulary, counted, kinds_of, looks_like_ratings, option
 from onebit.tables.cells import Cells
 from onebit.tables.columns import Chosen
-from onebit.tables.encoding import Codes, GrowingIds, distinct, not_utf8
+from onebit.tables.encoding import Codes, GrowingIds, as_text, distinct, not_utf8
 from onebit.tables.problems import Problems, TableError, shown
 from onebit.tables.sources import Batch
 
@@ -126,6 +126,8 @@ class Growing:
         """Take up a batch of rows, columns and answers."""
         source = self.problems.source
         self.matrix |= batch.matrix
+        for ids, size in zip((self.rows, self.columns), batch.shape or (), strict=False):
+            ids.add(as_text(pa.array(np.arange(size))), np.empty(0, dtype=np.int32))
         row, column = (Texts.of(batch.columns[k], "ids", source) for k in (0, 1))
         answer = Texts.of(batch.columns[2], "answers", source)
         texts = answer.strings()

@@ -50,12 +50,14 @@ class Choose(Protocol):
 class Batch:
     """Some lines of a table: the wanted columns, and where each line stands in the file.
 
-    Of a ``matrix``, ids are positions, which have an order of their own.
+    Of a ``matrix``, ids are positions, which have an order of their own; a dense one has a ``shape``, and
+    its rows and columns are there also without an answer.
     """
 
     columns: list[pa.Array]
     place: Callable[[int], str]
     matrix: bool = False
+    shape: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

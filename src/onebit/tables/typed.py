@@ -6,6 +6,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -214,12 +215,15 @@ def _matrix(matrix: Any, choose: Choose) -> Iterator[Batch]:
         "column": column.astype(np.int64),
         "answer": value,
     }
-    yield from _arrays(arrays, choose, "the matrix", matrix=True)
+    # Not of a sparse one, which may claim more rows than memory holds.
+    shape = None if scipy.sparse.issparse(matrix) else matrix.shape
+    for batch in _arrays(arrays, choose, "the matrix"):
+        yield replace(batch, matrix=True, shape=shape)
 
 
-def _arrays(arrays: dict[str, Any], choose: Choose, source: str, matrix: bool = False) -> Iterator[Batch]:
+def _arrays(arrays: dict[str, Any], choose: Choose, source: str) -> Iterator[Batch]:
     if len(next(iter(arrays.values()))) == 0:
         raise TableError(f"{source} holds no answers")
     columns = [pa.array(array) for array in arrays.values()]
     wanted = choose(list(arrays), [_texts(column) for column in columns])
-    yield Batch([columns[k] for k in wanted], _numbered(0), matrix)
+    yield Batch([columns[k] for k in wanted], _numbered(0))
