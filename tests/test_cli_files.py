@@ -227,6 +227,62 @@ def test_the_whole_matrix_wide_and_long(folder, model, tmp_path):
     np.testing.assert_allclose(long["probability"].to_numpy().reshape(60, 30), wide.to_numpy())
 
 
+def test_a_wide_table_comes_back_in_its_own_order(tmp_path, rng):
+    names = [f"item_{k}" for k in range(12)]  # as text, item_10 comes before item_2
+    table = pd.DataFrame(rng.integers(0, 2, (20, 12)), columns=names)
+    table.insert(0, "who", [f"r{k}" for k in rng.permutation(20)])
+    table.insert(1, "age", 20 + np.arange(20))
+    table.to_csv(tmp_path / "w.csv", index=False)
+    made = tmp_path / "m.onebit"
+    result = run("fit", tmp_path / "w.csv", "--wide", "-o", made, code=1)
+    assert "the column 'age' holds" in result.stderr
+    assert result.stderr.endswith("leave it out with --drop age\n")
+    drop = ("--drop", "age", "-m", "logistic", "--rank", 1)
+    assert "20 rows and 12 columns" in run("fit", tmp_path / "w.csv", *drop, "-o", made).stderr
+    run("complete", made, "-o", tmp_path / "wide.csv")
+    filled = pd.read_csv(tmp_path / "wide.csv")
+    assert filled.columns.tolist() == ["who", *names]
+    assert filled["who"].tolist() == table["who"].tolist()
+    run("complete", made, "--top", 1, "--answered", "-o", tmp_path / "top.csv", "-q")
+    assert pd.read_csv(tmp_path / "top.csv")["who"].tolist() == table["who"].tolist()
+    assert "item_0, item_1, item_2" in run("info", made).stdout
+    run("evaluate", tmp_path / "w.csv", *drop, "--folds", 2, "-q")
+
+
+def test_a_table_without_ids_has_numbered_rows(tmp_path, rng):
+    pd.DataFrame(rng.integers(0, 2, (20, 5))).to_csv(tmp_path / "w.csv", index=False, header=False)
+    options = ("-o", tmp_path / "m.onebit", "-m", "logistic", "--rank", 1, "--no-header")
+    assert "say --no-ids" in run("fit", tmp_path / "w.csv", "--wide", *options, code=1).stderr
+    run("fit", tmp_path / "w.csv", "--no-ids", *options)
+    lines = run("complete", tmp_path / "m.onebit", "-q").stdout.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["row", *map(str, range(1, 21))]
+
+
+def test_ids_that_spreadsheets_would_run_are_said_and_guarded_when_asked_to(tmp_path):
+    answers = "who,=1+1,b,-3\n=HYPERLINK(),1,0,1\n@x,0,1,1\n-7,1,1,0\n"
+    (tmp_path / "w.csv").write_text(answers)
+    made, out = tmp_path / "m.onebit", tmp_path / "out.csv"
+    run("fit", tmp_path / "w.csv", "-o", made, "-m", "logistic", "--rank", 0, "--certify", 0, "-q")
+    result = run("complete", made, "-o", out)
+    assert "3 ids begin as formulas of spreadsheet programs do, the first is '=1+1'" in result.stderr
+    assert "--spreadsheet" in result.stderr
+    assert out.read_text().splitlines()[0] == "who,=1+1,b,-3"
+    result = run("complete", made, "-o", out, "--spreadsheet")
+    assert "an apostrophe stands before each" in result.stderr
+    begin = [line.split(",")[0] for line in out.read_text().splitlines()]
+    assert begin == ["who", "'=HYPERLINK()", "'@x", "-7"]
+    assert out.read_text().startswith("who,'=1+1,b,-3\n")
+    pair = ("predict", made, "--pair", "@x,-3", "--pair", "-7,b")
+    guarded = run(*pair, "--spreadsheet").stdout.splitlines()
+    assert [line.split(",")[:2] for line in guarded[1:]] == [["'@x", "-3"], ["-7", "b"]]
+    result = run(*pair)
+    assert result.stderr.count("1 id begins as formulas") == 1
+    assert result.stdout.splitlines()[1].startswith("@x,-3,")
+    assert "formulas" not in run("complete", made, "-o", tmp_path / "out.parquet").stderr
+    wrong = run("complete", made, "-o", tmp_path / "out.parquet", "--spreadsheet", code=2)
+    assert "--spreadsheet goes with csv and tsv" in wrong.stderr
+
+
 def test_a_model_that_forgot_its_answers_says_so(folder, tmp_path):
     path = tmp_path / "m.onebit"
     arguments = ("-m", "logistic", "--rank", 3, "--forget-answers", "-q")

@@ -327,6 +327,8 @@ class PairClassifier(Certifying, ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def complete(self, output: str = "probability", *, everywhere: bool = False) -> pd.DataFrame:
         """Return the filled matrix, labelled by the ids: known answers as they are, blanks predicted.
 
+        Rows and columns stand in the order in which a file listed them; ids given in Python are sorted.
+
         Parameters
         ----------
         output : {"probability", "answer", "score"}

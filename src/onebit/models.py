@@ -72,6 +72,8 @@ def save(model: PairClassifier, path: str | os.PathLike[str], *, answers: bool =
     for side, index in (("rows", model.rows_), ("columns", model.columns_)):
         ids, description = storage.pack_ids(index.labels, f"ids.{side}")
         tensors = tensors | ids
+        if not index.sorted:
+            tensors[f"order.{side}"] = index.listed
         name = index.labels.name
         content[side] = description | {"name": name if isinstance(name, str) else None}
     if model.held_out_ is not None:
@@ -136,6 +138,7 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
         IdIndex(
             storage.unpack_ids(tensors, content[side], f"ids.{side}").rename(content[side]["name"]),
             side.removesuffix("s"),
+            tensors.get(f"order.{side}"),
         )
         for side in ("rows", "columns")
     )
@@ -211,8 +214,7 @@ def _restored_folded(model: PairClassifier, tensors: storage.Tensors) -> Any:
 def _restored_answers(model: PairClassifier, tensors: storage.Tensors, shape: list[int]) -> Answers:
     """Restore the answers of a fit; ids that were folded in later have none."""
     rows, columns = (
-        IdIndex(index.labels[:size], index.side)
-        for index, size in zip((model.rows_, model.columns_), shape, strict=True)
+        index.first(size) for index, size in zip((model.rows_, model.columns_), shape, strict=True)
     )
     start, index, sign, held = (tensors[f"answers.{part}"] for part in ("start", "index", "sign", "held"))
     n = len(sign)

@@ -348,6 +348,7 @@ class VariationalCompleter(PairClassifier):
         return top_columns(self.posterior_, rows, count, seen, self.n_jobs, self.device)
 
     def _effects(self, side: int) -> pd.Series:
+        """Return the mean effects of a side, in the order of the codes."""
         check_is_fitted(self)
         hierarchy = self.posterior_.hierarchy
         if not hierarchy.has_effect(side):
@@ -358,12 +359,12 @@ class VariationalCompleter(PairClassifier):
     @property
     def row_effects_(self) -> pd.Series:
         """The mean effect of each row: how much readier it is to say "yes" (a student's ability)."""
-        return self._effects(0)
+        return self._effects(0).iloc[self.rows_.listed]
 
     @property
     def column_effects_(self) -> pd.Series:
         """The mean effect of each column: how much more "yes" it gets (an exercise's easiness)."""
-        return self._effects(1)
+        return self._effects(1).iloc[self.columns_.listed]
 
     @property
     def prior_choices(self) -> int:

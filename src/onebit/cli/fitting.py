@@ -77,12 +77,16 @@ def read(
     delimiter: str | None,
     no_header: bool,
     skip_bad: bool,
+    drop: list[str] | None = None,
+    no_ids: bool = False,
 ) -> Any:
     """Read a file of answers as the options say, and say what was guessed."""
     from onebit.tables import Layout, read_table
     from onebit.tables.answers import Vocabulary
 
-    layout = Layout(row, col, answer, wide or None, not no_header, format, delimiter)
+    layout = Layout(
+        row, col, answer, wide or None, not no_header, format, delimiter, drop=drop or (), ids=not no_ids
+    )
     words = Vocabulary(threshold, yes, no)
     with voice.reading(path) as advance:
         reading = read_table(path, layout, words, skip_bad=skip_bad, advance=advance)
@@ -161,6 +165,8 @@ def fit(
     delimiter: o.Delimiter = None,
     no_header: o.NoHeader = False,
     skip_bad: o.SkipBad = False,
+    drop: o.Drop = None,
+    no_ids: o.NoIds = False,
     seed: o.Seed = 0,
     threads: o.Threads = None,
     device: o.Device = "cpu",
@@ -175,6 +181,8 @@ def fit(
       onebit fit ratings.parquet --threshold 3.5 -o movies.onebit --report movies.html
 
       onebit fit votes.csv --wide -o votes.onebit
+
+      onebit fit survey.csv --wide --drop age --drop sex -o survey.onebit
 
       zcat log.csv.gz | onebit fit - -o model.onebit
 
@@ -216,6 +224,8 @@ def fit(
             delimiter,
             no_header,
             skip_bad,
+            drop,
+            no_ids,
         )
         seen = reading.observations
         rows, columns = seen.shape
@@ -300,6 +310,8 @@ def evaluate(
     delimiter: o.Delimiter = None,
     no_header: o.NoHeader = False,
     skip_bad: o.SkipBad = False,
+    drop: o.Drop = None,
+    no_ids: o.NoIds = False,
     seed: o.Seed = 0,
     threads: o.Threads = None,
     device: o.Device = "cpu",
@@ -333,6 +345,8 @@ def evaluate(
             delimiter,
             no_header,
             skip_bad,
+            drop,
+            no_ids,
         )
         with voice.bar("evaluating") as tell:
             result = measure(estimator, reading.observations, folds, seed, tell)

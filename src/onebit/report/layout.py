@@ -27,11 +27,11 @@ def factors_of(model: PairClassifier) -> tuple[Array, Array]:
 
 
 def effects_of(model: PairClassifier) -> tuple[Array | None, Array | None]:
-    """Return the mean effects of rows and columns, None where the model has none."""
+    """Return the mean effects of rows and columns, by code, None where the model has none."""
     found: list[Array | None] = []
-    for name in ("row_effects_", "column_effects_"):
+    for name, index in (("row_effects_", model.rows_), ("column_effects_", model.columns_)):
         try:
-            found.append(getattr(model, name).to_numpy())
+            found.append(getattr(model, name).to_numpy()[np.argsort(index.listed)])
         except AttributeError:
             found.append(None)
     return found[0], found[1]
