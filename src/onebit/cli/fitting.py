@@ -26,6 +26,7 @@ def new_model(
     inference: str = "variational",
     samples: int | None = None,
     chains: int | None = None,
+    sampling_seconds: float | None = None,
 ) -> Any:
     """Return an unfitted completer by its short name."""
     import onebit
@@ -52,7 +53,11 @@ def new_model(
     if name == "auto":
         if rank is not None:
             raise WrongCommand("--model auto finds the rank by itself; give --rank with another model")
+        if sampling_seconds is not None:
+            machine["sampling_seconds"] = sampling_seconds
         return onebit.AutoCompleter(random_state=seed, **machine)
+    if sampling_seconds is not None:
+        raise WrongCommand("--sampling-seconds goes with --model auto; others take --samples")
     if name == "nuclear":
         return onebit.NuclearNormCompleter(**ranked, random_state=seed)
     kinds = {
@@ -115,6 +120,12 @@ Inference = Annotated[
 Samples = Annotated[
     int | None, typer.Option(min=1, help="Draws of each chain, 200 unless given (sampling).")
 ]
+SamplingSeconds = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, help="The most that auto may sample, reckoned for one core; 60 unless given, 0 never."
+    ),
+]
 Chains = Annotated[int | None, typer.Option(min=1, help="Chains, 1 unless given (sampling).")]
 
 
@@ -126,6 +137,7 @@ def fit(
     inference: Inference = "variational",
     samples: Samples = None,
     chains: Chains = None,
+    sampling_seconds: SamplingSeconds = None,
     certify: Annotated[
         float, typer.Option(help="Share of the answers to hold out for the certificate; 0 for none.")
     ] = 0.1,
@@ -209,7 +221,9 @@ def fit(
             raise WrongCommand(
                 "--refit goes with a certificate: without one all answers are fitted anyway"
             )
-        estimator = new_model(model, rank, seed, threads, device, inference, samples, chains)
+        estimator = new_model(
+            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds
+        )
         reading = read(
             voice,
             file,
@@ -299,6 +313,7 @@ def evaluate(
     inference: Inference = "variational",
     samples: Samples = None,
     chains: Chains = None,
+    sampling_seconds: SamplingSeconds = None,
     row: o.Row = None,
     col: o.Col = None,
     answer: o.Answer = None,
@@ -330,7 +345,9 @@ def evaluate(
         from onebit.evaluation import evaluate as measure
 
         voice = Voice(quiet, as_json)
-        estimator = new_model(model, rank, seed, threads, device, inference, samples, chains)
+        estimator = new_model(
+            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds
+        )
         reading = read(
             voice,
             file,
