@@ -47,13 +47,13 @@ def test_fit_says_what_it_guessed_held_out_and_certified(folder, tmp_path):
     result = run("fit", folder / "school.csv", "-o", tmp_path / "m.onebit", "-m", "logistic", "--rank", 2)
     assert "taking rows 'student', columns 'exercise', answers 'solved'" in result.stderr
     assert "holding 10% of the answers out" in result.stderr
-    assert re.search(
-        r"With probability 0.95, at most \d+\.\d% of its predictions are wrong", result.stdout
-    )
+    certified = r"With probability 0.95, at most \d+\.\d% of the predictions on entries like the answered"
+    assert re.search(certified, result.stdout)
+    assert re.search(r"of 150 held-out .* always the commoner answer: \d+", result.stdout)
     fitted = onebit.load(tmp_path / "m.onebit")
     assert fitted.record_.n_held_out == 150
     assert fitted.record_.source["file"] == "school.csv"
-    assert len(fitted.record_.certificates) == 2
+    assert len(fitted.record_.certificates) == 3
     assert str(tmp_path) not in json.dumps(fitted.record_.state()[1])
 
 
@@ -87,7 +87,27 @@ def test_nothing_held_out_means_no_certificate(folder, tmp_path):
     result = run("predict", path, folder / "school.csv", "--max-error", 0.1, code=1)
     assert "fitted without held-out answers" in result.stderr
     assert "certified" not in run("predict", path, folder / "school.csv").stdout
-    assert "PAC-Bayes-kl" in run("certify", path).stdout
+    assert "no certificate of the model itself" in run("certify", path, code=1).stderr
+    assert "PAC-Bayes-kl" in run("certify", path, "--method", "pac-bayes-kl").stdout
+
+
+def test_a_refit_keeps_the_model_of_all_answers_and_says_its_price(folder, model, tmp_path):
+    path = tmp_path / "m.onebit"
+    arguments = ("-m", "logistic", "--rank", 3, "--refit")
+    result = run("fit", folder / "school.csv", "-o", path, *arguments)
+    assert "refitted on all answers, on entries drawn evenly from the whole table," in result.stdout
+    assert f"Before the refit it was {at_most(model.certify().bound)}" in result.stdout
+    assert re.search(r"the two fits differ on \d+\.\d% of the table", result.stdout)
+    again = onebit.load(path)
+    everything = onebit.read_answers(folder / "school.csv")
+    direct = onebit.LogisticCompleter(3, random_state=0).fit(everything)
+    np.testing.assert_array_equal(again.posterior_.rows.mean, direct.posterior_.rows.mean)
+    assert again.certify().bound == pytest.approx(model.certify().bound + again.held_out_.disagreement)
+    refused = run("predict", path, folder / "school.csv", "--max-error", 0.2, code=1).stderr
+    assert "it was refitted on all answers" in refused
+    assert "certified" not in run("predict", path, folder / "school.csv").stdout
+    wrong = run("fit", folder / "school.csv", "-o", path, "--refit", "--certify", 0, code=2)
+    assert "--refit goes with a certificate" in wrong.stderr
 
 
 @pytest.mark.parametrize("name", ["logistic", "hinge", "gibbs", "nuclear", "auto"])
@@ -145,8 +165,7 @@ def test_predictions_are_the_models(folder, model, tmp_path):
     np.testing.assert_allclose(table["uncertainty"], model.predict_uncertainty(pairs), atol=1e-6)
     assert (table["answer"] == model.predict(pairs)).all()
     assert set(table["answer"]) == {"no", "yes"}
-    kept = model.keep(0.1)
-    assert (table["certified"] == (model.confidence(pairs) > kept.threshold)).all()
+    assert (table["certified"] == model.certified(pairs, 0.1)).all()
     assert (table["known"] == "both").all()
 
 
@@ -162,7 +181,9 @@ def test_pairs_typed_piped_and_never_seen(folder, model, tmp_path):
     )
     assert (first["known"], second["known"]) == ("both", "exercise")
     assert "1 with an unknown student" in result.stderr
-    pairs = ("--pair", f"{student},{exercise}", "--pair", f"nobody,{exercise}")
+    every = [(row, column) for row in model.rows_.labels for column in model.columns_.labels]
+    marked = every[int(np.argmax(model.certified(every, 0.9)))]
+    pairs = ("--pair", f"{marked[0]},{marked[1]}", "--pair", f"nobody,{exercise}")
     loose = run("predict", name, *pairs, "--max-error", 0.9, "--json").stdout.splitlines()
     assert [json.loads(line)["certified"] for line in loose] == [True, False]
     piped = run("predict", name, "-", input=f"student,exercise\n{student},{exercise}\n")
@@ -200,7 +221,8 @@ def test_the_best_blanks_are_blanks_and_the_best(folder, model, tmp_path):
         for student in model.rows_.labels
         if sum((student, exercise) not in answered for exercise in model.columns_.labels)
     }
-    filled = model.complete("probability")
+    assert "certified" not in best.columns  # the best of each are a selection
+    filled = model.complete("probability", everywhere=True)
     for student, lines in best.groupby("student"):
         blank = [name for name in filled.columns if (student, name) not in answered]
         np.testing.assert_allclose(
@@ -221,10 +243,22 @@ def test_the_whole_matrix_wide_and_long(folder, model, tmp_path):
     run("complete", folder / "school.onebit", "--what", "answer", "-o", tmp_path / "answers.parquet")
     answers = pd.read_parquet(tmp_path / "answers.parquet").set_index("student")
     assert (answers.to_numpy() == model.complete("answer").to_numpy()).all()
+    run("complete", folder / "school.onebit", "--everywhere", "-o", tmp_path / "own.csv")
+    own = pd.read_csv(tmp_path / "own.csv", index_col="student")
+    pd.testing.assert_frame_equal(own, model.complete(everywhere=True).round(6), check_names=False)
+    assert not own.equals(wide)
     run("complete", folder / "school.onebit", "--long", "-o", tmp_path / "long.jsonl")
     long = pd.read_json(tmp_path / "long.jsonl", lines=True)
     assert len(long) == 60 * 30
     np.testing.assert_allclose(long["probability"].to_numpy().reshape(60, 30), wide.to_numpy())
+    answered = long["answered"].to_numpy()
+    log = pd.read_csv(folder / "school.csv")
+    share = (log["solved"] == "yes").groupby([log["student"], log["exercise"]]).mean()
+    assert answered.sum() == len(share)  # some were tried more than once
+    known = long[answered].set_index(["student", "exercise"])["probability"]
+    np.testing.assert_allclose(known, share.loc[known.index], atol=1e-6)
+    assert not long["certified"][answered].any()
+    assert long["certified"].any()
 
 
 def test_a_wide_table_comes_back_in_its_own_order(tmp_path, rng):
@@ -289,6 +323,11 @@ def test_a_model_that_forgot_its_answers_says_so(folder, tmp_path):
     run("fit", folder / "school.csv", "-o", path, *arguments)
     assert path.stat().st_size < (folder / "school.onebit").stat().st_size
     assert "does not hold its answers" in run("complete", path, "--top", 2, code=1).stderr
+    assert "say --everywhere" in run("complete", path, code=1).stderr
+    run("complete", path, "--everywhere")
+    assert "a selection, of which" in run(
+        "complete", path, "--top", 2, "--max-error", 0.1, code=2
+    ).stderr  # fmt: skip
     assert "does not hold its answers" in run("certify", path, "--method", "all", code=1).stderr
     run("complete", path, "--top", 2, "--answered")
     assert "hold-out" in run("certify", path).stdout
@@ -300,20 +339,24 @@ def test_certificates_from_a_file(folder, model, tmp_path):
     path.write_bytes((folder / "school.onebit").read_bytes())
     result = run("certify", path, "--max-error", 0.4, "--delta", 0.1)
     assert f"at most {at_most(model.certify(0.1).bound)}" in result.stdout
-    assert "Keep the predictions" in result.stdout
+    assert 'of those said "yes", ' in result.stdout
+    assert "at most 40.0% are wrong" in result.stdout
+    said = run("certify", path, "--by", "answer").stdout
+    assert 'of those said "no": at most' in said
     result = run("certify", path, "--method", "pac-bayes-kl,hold-out", "--save", "--json")
     (ladder,) = json.loads(result.stdout)["certificates"]
-    assert [c["method"] for c in ladder["certificates"]] == ["PAC-Bayes-kl", "hold-out, Clopper-Pearson"]
+    assert [c["method"] for c in ladder["certificates"]] == ["PAC-Bayes-kl"]
+    assert ladder["own"]["method"] == "hold-out, Clopper-Pearson"
     again = onebit.load(path)
-    assert len(again.record_.certificates) == 3
+    assert len(again.record_.certificates) == 4
     assert again.record_.certificates[-1] == model.certify(0.05, ("pac-bayes-kl", "hold-out"))
     run("report", path, "-o", tmp_path / "r.html")
     assert "PAC-Bayes-kl" in (tmp_path / "r.html").read_text()
     whole = json.loads(run("certify", path, "--method", "all", "--json", "-q").stdout)["certificates"][0]
-    assert len(whole["certificates"]) == len(model.certificate_methods())
+    assert len(whole["certificates"]) == len(model.certificate_methods()) - 1
     assert {rung["delta"] for rung in whole["certificates"]} == {0.05 / len(whole["certificates"])}
     assert "no certificate 'magic'" in run("certify", path, "--method", "magic", code=1).stderr
-    assert "delta" in run("certify", path, "--delta", 2, code=2).stderr
+    assert "delta" in run("certify", path, "--delta", 2, code=1).stderr
     assert "delta" in run("certify", path, "--delta", 1, code=1).stderr
     assert "all and best stand alone" in run("certify", path, "--method", "hold-out,all", code=2).stderr
 
@@ -370,7 +413,7 @@ BAD_COMMANDS = {
     "not a model": (["predict", "t.csv", "t.csv"], "t.csv is not a onebit file"),
     "no model": (["info", "nothing.onebit"], "no such file"),
     "unknown output": (["predict", "t.csv", "t.csv", "-o", "out.xls"], "a table is written as csv"),
-    "what": (["complete", "t.csv", "--what", "dreams"], "answer, probability or score"),
+    "what": (["complete", "t.csv", "--what", "dreams"], "probability, answer or score"),
 }
 
 
@@ -379,7 +422,7 @@ def test_a_wrong_command_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, w
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("user,item,liked\na,x,1\nb,x,0\n")
     arguments, words = BAD_COMMANDS[what]
-    result = run(*arguments, code=2 if what in ("no such model", "rank of auto") else 1)
+    result = run(*arguments, code=2 if what in ("no such model", "rank of auto", "what") else 1)
     message = [line for line in result.stderr.splitlines() if line.startswith("onebit: ")]
     assert len(message) == 1
     assert words in message[0]

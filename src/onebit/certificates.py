@@ -162,7 +162,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class SelectiveCertificate:
-    """Certificates of the surest shares of the predictions, which all hold at once.
+    """Certificates of the surest 10 %, 20 %, ... 90 % of the predictions, which all hold at once.
 
     ``shares`` are those that were found above each threshold, which differ from the tenths asked for
     where confidences are tied.
@@ -252,6 +252,7 @@ class KeptAnswer:
     """
 
     answer: str
+    max_error: float
     share: float
     threshold: float
     certificate: Certificate | None
@@ -262,9 +263,7 @@ class KeptAnswer:
         every = self.threshold <= 0
         which = "all" if every else f"those with a confidence above {above(self.threshold)}"
         some = "" if every else f" ({self.share:.0%} of them)"
-        return (
-            f"of those {self.answer}, {which}{some}: at most {at_most(self.certificate.bound)} are wrong"
-        )
+        return f"of those {self.answer}, {which}{some}: at most {at_most(self.max_error)} are wrong"
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,7 @@ class Certifying:
         return second
 
     def certify_selective(self, delta: float = 0.05) -> SelectiveCertificate:
-        """Bound the error rates of the surest 10 %, 20 %, ... 100 % of the predictions, all at once."""
+        """Bound the error rates of the surest 10 %, 20 %, ... 90 % of the predictions, all at once."""
         return self._held_out_answers().certify_selective(delta)
 
     def keep(self, max_error: float, delta: float = 0.05) -> Kept:

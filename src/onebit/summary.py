@@ -84,6 +84,7 @@ def _statements(certificate: Any) -> Iterator[dict[str, Any]]:
         return  # the surest shares are a table of their own
     for part in parts:
         yield {
+            "statement": part.sentence(),
             "error_at_most": part.bound,
             "of": part.predictor.rstrip(","),
             "of_this_model": part.of_this_model,

@@ -130,6 +130,8 @@ def info(model: o.Model, as_json: o.Json = False, quiet: o.Quiet = False) -> Non
 def _shown(value: Any) -> str:
     from rich.markup import escape
 
+    if isinstance(value, dict) and "statement" in value:
+        return escape(value["statement"])
     if isinstance(value, dict):
         return escape(", ".join(f"{name} {_shown(part)}" for name, part in value.items()))
     if isinstance(value, list):
