@@ -108,6 +108,11 @@ class Certificate:
         """Whether the bound is no lower than what always the commoner answer, or a coin, reaches."""
         return self.bound >= min(0.5, self.terms.get(COMMONER, 0.5))
 
+    @property
+    def whose(self) -> str:
+        """Whose errors, and on which entries, where it does not stand inside a sentence."""
+        return self.predictor.rstrip(",")
+
     def sentence(self) -> str:
         """Return the statement in one sentence."""
         return (

@@ -86,7 +86,7 @@ def _statements(certificate: Any) -> Iterator[dict[str, Any]]:
         yield {
             "statement": part.sentence(),
             "error_at_most": part.bound,
-            "of": part.predictor.rstrip(","),
+            "of": part.whose,
             "of_this_model": part.of_this_model,
             "method": part.method,
             "delta": certificate.delta,
