@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit import checked
 from onebit.calibration import (
     Calibration,
     expected_sigmoid,
@@ -299,6 +300,6 @@ class HingeCompleter(ExactCompleter):
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
         super()._restore(tensors, content)
-        self.calibration_ = Calibration(**content["calibration"])
+        self.calibration_ = Calibration.from_settings(checked.section(content, "calibration"))
         if "avb" in content:
-            self.avb_ = ApproximateBound(**content["avb"])
+            self.avb_ = ApproximateBound.from_settings(checked.section(content, "avb"))

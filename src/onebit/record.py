@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit import storage
+from onebit import checked, storage
 from onebit.certificates import Certificate, SelectiveCertificate
 from onebit.ladder import Ladder
 from onebit.observations import Observations
@@ -59,6 +59,25 @@ class Surprises:
             likelihood[part] = np.where(view.sign[part] > 0, yes, 1.0 - yes)
         order = np.argsort(likelihood, kind="stable")[:MOST_SURPRISES]
         return cls(rows[order], view.index[order], view.sign[order], likelihood[order], held[order])
+
+    @classmethod
+    def from_tensors(cls, tensors: storage.Tensors, shape: tuple[int, int]) -> Surprises:
+        """Restore what a file holds, checked."""
+
+        def part(name: str, dtype: type, least: float | None, most: float | None) -> NDArray[Any]:
+            name = f"record.surprises.{name}"
+            return checked.checked_array(tensors, name, dtype, (count,), least=least, most=most)
+
+        count: int | None = None
+        rows = part("rows", np.int32, 0, shape[0] - 1)
+        count = len(rows)
+        return cls(
+            rows,
+            part("columns", np.int32, 0, shape[1] - 1),
+            part("sign", np.int8, -1, 1),
+            part("probability", np.float64, 0.0, 1.0),
+            part("held_out", np.bool_, None, None),
+        )
 
     def none(self) -> Surprises:
         """Return no surprises: they are answers too."""
@@ -138,17 +157,35 @@ class Record:
         }
 
     @classmethod
-    def from_state(cls, tensors: storage.Tensors, content: Mapping[str, Any]) -> Record:
-        """Restore what ``state`` returned."""
-        surprises = Surprises(*(tensors[f"record.surprises.{part.name}"] for part in fields(Surprises)))
+    def from_state(
+        cls, tensors: storage.Tensors, content: Mapping[str, Any], shape: tuple[int, int]
+    ) -> Record:
+        """Restore what ``state`` returned, of a fit to this many rows and columns; checked."""
+        sizes = dict.fromkeys(("row_counts", "row_yes"), shape[0])
+        sizes |= dict.fromkeys(("column_counts", "column_yes"), shape[1])
+        counts = {
+            name: checked.checked_array(tensors, f"record.{name}", np.int64, (size,), least=0)
+            for name, size in sizes.items()
+        }
+        n_answers = checked.whole(content, "n_answers")
+        for side in ("row", "column"):
+            if (counts[f"{side}_yes"] > counts[f"{side}_counts"]).any():
+                raise checked.FileError(f"a {side} has more answers yes than answers")
+            if int(counts[f"{side}_counts"].sum()) != n_answers:
+                raise checked.FileError(f"the answers of the {side}s do not add up to {n_answers}")
+        source = checked.section(content, "source")
+        if any(isinstance(value, (dict, list)) for value in source.values()):
+            raise checked.FileError("the source of the answers holds more than names and numbers")
         return cls(
-            source=content["source"],
-            fingerprint=content["fingerprint"],
-            n_answers=content["n_answers"],
-            n_held_out=content["n_held_out"],
-            **{name: tensors[f"record.{name}"] for name in _COUNTS},
-            surprises=surprises,
-            certificates=tuple(certificate_from_dict(part) for part in content["certificates"]),
+            source=source,
+            fingerprint=checked.text(content, "fingerprint"),
+            n_answers=n_answers,
+            n_held_out=checked.whole(content, "n_held_out", 0, n_answers),
+            **counts,
+            surprises=Surprises.from_tensors(tensors, shape),
+            certificates=tuple(
+                certificate_from_dict(part) for part in checked.listed(content, "certificates")
+            ),
         )
 
 
@@ -182,12 +219,38 @@ def _plain(value: Any) -> Any:
 
 def certificate_from_dict(content: Mapping[str, Any]) -> AnyCertificate:
     """Restore a certificate of any kind."""
+    check_certificate(content)
     if content["kind"] == "certificate":
         known = {name: value for name, value in content.items() if name != "kind"}
         return Certificate(**(known | {"assumptions": tuple(content["assumptions"])}))
     parts = tuple(certificate_from_dict({"kind": "certificate"} | c) for c in content["certificates"])
-    assert all(isinstance(part, Certificate) for part in parts)
     if content["kind"] == "selective":
         thresholds = tuple(content["thresholds"])
         return SelectiveCertificate(tuple(content["shares"]), thresholds, parts, content["delta"])  # type: ignore[arg-type]
     return Ladder(parts, content["delta"])  # type: ignore[arg-type]
+
+
+def check_certificate(content: Any) -> None:
+    """Refuse what is no certificate of any kind."""
+    kind = checked.text(content, "kind")
+    checked.number(content, "delta", least=0.0, most=1.0, positive=True)
+    if kind == "certificate":
+        checked.number(content, "bound", least=0.0)
+        for name in ("method", "predictor"):
+            checked.text(content, name)
+        terms, assumptions = checked.section(content, "terms"), checked.listed(content, "assumptions")
+        for name in terms:
+            checked.number(terms, name)
+        for place in range(len(assumptions)):
+            checked.text(assumptions, place)
+        return
+    if kind not in ("selective", "ladder"):
+        raise checked.FileError(f"a certificate of the unknown kind {kind[:40]!r}")
+    parts = checked.listed(content, "certificates")
+    if not parts or not all(isinstance(part, dict) and "kind" not in part for part in parts):
+        raise checked.FileError(f"a {kind} certificate without certificates of its own")
+    if kind == "selective":
+        for name in ("shares", "thresholds"):
+            values = checked.listed(content, name, len(parts))
+            for place in range(len(values)):
+                checked.number(values, place)

@@ -15,10 +15,10 @@ import numpy as np
 from onebit import __version__
 from onebit.certificates import Certificate, SelectiveCertificate, above, at_most, confidence
 from onebit.estimator import PairClassifier
+from onebit.files import written_whole
 from onebit.ladder import Ladder
 from onebit.report import figures
 from onebit.report.layout import effects_of, factors_of, plane, principal
-from onebit.storage import written_whole
 from onebit.summary import settings_of
 
 # More points than this make the map slow, and a blot; those with the most answers are shown.
