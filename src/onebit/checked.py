@@ -143,12 +143,13 @@ def checked_covariances(packed: NDArray[np.float64], size: int, name: str) -> No
             ) from None
 
 
-def section(content: Any, name: str) -> dict[str, Any]:
+def section(content: Any, name: Any) -> dict[str, Any]:
     """Return a part of the content that has parts of its own."""
-    return _of_kind(content, name, dict, "a group of settings")
+    found: dict[str, Any] = _of_kind(content, name, dict, "a group of settings")
+    return found
 
 
-def listed(content: Any, name: str, length: int | None = None) -> list[Any]:
+def listed(content: Any, name: Any, length: int | None = None) -> list[Any]:
     """Return a list, of this length."""
     found: list[Any] = _of_kind(content, name, list, "a list")
     if length is not None and len(found) != length:
@@ -156,13 +157,13 @@ def listed(content: Any, name: str, length: int | None = None) -> list[Any]:
     return found
 
 
-def flag(content: Any, name: str) -> bool:
+def flag(content: Any, name: Any) -> bool:
     """Return a truth value."""
     found: bool = _of_kind(content, name, bool, "true or false")
     return found
 
 
-def text(content: Any, name: str) -> str:
+def text(content: Any, name: Any) -> str:
     """Return a text."""
     found: str = _of_kind(content, name, str, "a text")
     return found

@@ -145,8 +145,7 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
     if chosen is not None:
         check_parameters(chosen, chosen._checks)
     if "record" in content:
-        shape = model._fitted_shape
-        model.record_ = Record.from_state(tensors, checked.section(content, "record"), shape)
+        model.record_ = Record.from_state(tensors, checked.section(content, "record"), size)
     if "answers.sign" in tensors:
         model._answers = _restored_answers(model, tensors, checked.listed(content, "answers_shape", 2))
     return model

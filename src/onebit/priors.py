@@ -242,10 +242,10 @@ class Gamma:
 
 def prior_from_settings(settings: Any) -> VariancePrior:
     """Restore a prior from ``dataclasses.asdict`` of it, checked."""
-    kinds = {"gamma": (Gamma, "rate"), "inverse-gamma": (InverseGamma, "scale")}
     name = checked.text(settings, "name")
-    if name not in kinds:
+    if name not in ("gamma", "inverse-gamma"):
         raise checked.FileError(f"the prior {name[:40]!r} is unknown")
-    kind, second = kinds[name]
+    second = "rate" if name == "gamma" else "scale"
     checked.only(settings, ("name", "shape", second), "a prior")
-    return kind(*(checked.number(settings, part, positive=True) for part in ("shape", second)))
+    numbers = [checked.number(settings, part, positive=True) for part in ("shape", second)]
+    return Gamma(*numbers) if name == "gamma" else InverseGamma(*numbers)

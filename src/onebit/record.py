@@ -160,19 +160,17 @@ class Record:
     def from_state(
         cls, tensors: storage.Tensors, content: Mapping[str, Any], shape: tuple[int, int]
     ) -> Record:
-        """Restore what ``state`` returned, of a fit to this many rows and columns; checked."""
-        sizes = dict.fromkeys(("row_counts", "row_yes"), shape[0])
-        sizes |= dict.fromkeys(("column_counts", "column_yes"), shape[1])
-        counts = {
-            name: checked.checked_array(tensors, f"record.{name}", np.int64, (size,), least=0)
-            for name, size in sizes.items()
-        }
+        """Restore what ``state`` returned, of a model of this many rows and columns; checked."""
         n_answers = checked.whole(content, "n_answers")
-        for side in ("row", "column"):
-            if (counts[f"{side}_yes"] > counts[f"{side}_counts"]).any():
-                raise checked.FileError(f"a {side} has more answers yes than answers")
-            if int(counts[f"{side}_counts"].sum()) != n_answers:
+        array = checked.checked_array
+        counts, sizes = {}, []
+        for side, most in zip(("row", "column"), shape, strict=True):
+            count = array(tensors, f"record.{side}_counts", np.int64, (None,), least=0, most=n_answers)
+            yes = array(tensors, f"record.{side}_yes", np.int64, count.shape, least=0, most=n_answers)
+            if len(count) > most or int(count.sum()) != n_answers or (yes > count).any():
                 raise checked.FileError(f"the answers of the {side}s do not add up to {n_answers}")
+            counts |= {f"{side}_counts": count, f"{side}_yes": yes}
+            sizes.append(len(count))
         source = checked.section(content, "source")
         if any(isinstance(value, (dict, list)) for value in source.values()):
             raise checked.FileError("the source of the answers holds more than names and numbers")
@@ -182,10 +180,8 @@ class Record:
             n_answers=n_answers,
             n_held_out=checked.whole(content, "n_held_out", 0, n_answers),
             **counts,
-            surprises=Surprises.from_tensors(tensors, shape),
-            certificates=tuple(
-                certificate_from_dict(part) for part in checked.listed(content, "certificates")
-            ),
+            surprises=Surprises.from_tensors(tensors, (sizes[0], sizes[1])),
+            certificates=tuple(map(certificate_from_dict, checked.listed(content, "certificates"))),
         )
 
 
