@@ -426,9 +426,9 @@ def _gaussians_from(
 
 
 def _hyper_from(tensors: Tensors, content: dict[str, Any], hierarchy: Hierarchy) -> HyperPosterior:
-    counts = (hierarchy.rank, int(hierarchy.row_effects), int(hierarchy.column_effects))
-    factors, *effects = (
-        _variances_from(tensors, name, count) for name, count in zip(_VARIANCES, counts, strict=True)
+    row_effect, column_effect = (
+        _variances_from(tensors, name, 1) if hierarchy.has_effect(side) else None
+        for side, name in enumerate(("row_effect", "column_effect"))
     )
     intercept = checked.listed(content, "intercept", 2)
     has_intercept = hierarchy.intercept_side is not None
@@ -436,9 +436,9 @@ def _hyper_from(tensors: Tensors, content: dict[str, Any], hierarchy: Hierarchy)
     if hierarchy.factor_means:
         means = checked.checked_array(tensors, "means", np.float64, (2, hierarchy.rank))
     return HyperPosterior(
-        factors,
-        effects[0] if hierarchy.row_effects else None,
-        effects[1] if hierarchy.column_effects else None,
+        _variances_from(tensors, "factors", hierarchy.rank),
+        row_effect,
+        column_effect,
         checked.number(intercept, 0),
         checked.number(intercept, 1, least=0.0, positive=has_intercept),
         means,

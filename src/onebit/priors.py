@@ -247,5 +247,5 @@ def prior_from_settings(settings: Any) -> VariancePrior:
         raise checked.FileError(f"the prior {name[:40]!r} is unknown")
     second = "rate" if name == "gamma" else "scale"
     checked.only(settings, ("name", "shape", second), "a prior")
-    numbers = [checked.number(settings, part, positive=True) for part in ("shape", second)]
-    return Gamma(*numbers) if name == "gamma" else InverseGamma(*numbers)
+    first, last = (checked.number(settings, part, positive=True) for part in ("shape", second))
+    return Gamma(first, last) if name == "gamma" else InverseGamma(first, last)

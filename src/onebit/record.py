@@ -163,7 +163,8 @@ class Record:
         """Restore what ``state`` returned, of a model of this many rows and columns; checked."""
         n_answers = checked.whole(content, "n_answers")
         array = checked.checked_array
-        counts, sizes = {}, []
+        counts: dict[str, Counts] = {}
+        sizes: list[int] = []
         for side, most in zip(("row", "column"), shape, strict=True):
             count = array(tensors, f"record.{side}_counts", np.int64, (None,), least=0, most=n_answers)
             yes = array(tensors, f"record.{side}_yes", np.int64, count.shape, least=0, most=n_answers)
