@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from onebit.cli import options as o
-from onebit.cli.shell import Voice, checked_output, plain_errors
+from onebit.cli.shell import Voice, check_distinct, checked_output, plain_errors
 
 DEFAULT_MAX_ERROR = 0.1
 
@@ -118,6 +118,7 @@ def predict(
         if as_json:
             output_format = "jsonl"
         checked_output(output)
+        check_distinct({"the model": model, "the file of pairs": pairs}, {"the table": output})
         check_format(output, output_format)
         fitted = loaded(model, threads, device)
         kept = kept_predictions(voice, fitted, max_error, delta)
@@ -248,6 +249,7 @@ def complete(
         if as_json:
             output_format = "jsonl"
         checked_output(output)
+        check_distinct({"the model": model}, {"the table": output})
         check_format(output, output_format)
         fitted = loaded(model, threads, device)
         if top is not None and not answered:
