@@ -262,6 +262,8 @@ def test_a_folder_that_was_there_before_stays(tmp_path):
 
 def test_a_file_is_no_folder_for_a_checkpoint(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError, match="is a file; name a folder"):
-        with checkpoint(tmp_path / "file", {}):
-            pass
+    with (
+        pytest.raises(NotADirectoryError, match="is a file; name a folder"),
+        checkpoint(tmp_path / "file", {}),
+    ):
+        pass

@@ -19,6 +19,7 @@ from onebit.observations import Observations
 from onebit.parameters import check_parameters
 from onebit.priors import prior_from_settings
 from onebit.record import Record
+from onebit.threads import thread_count
 
 _HOMES = {
     "AutoCompleter": "onebit.auto",
@@ -118,10 +119,12 @@ def load(path: str | os.PathLike[str]) -> Any:
 def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> PairClassifier:
     kind = getattr(importlib.import_module(_HOMES[name]), name)
     model: PairClassifier = kind(**restored_parameters(checked.section(content, "parameters")))
-    check_parameters(model, model._checks)
+    _check_settings(model)
     rows, columns = (_restored_ids(tensors, content, side) for side in ("rows", "columns"))
     model._know(rows, columns, _restored_classes(content), checked.whole(content, "n_observations"))
     size = (len(rows), len(columns))
+    if 0 in size:
+        raise storage.FileError(f"it has {size[0]} rows and {size[1]} columns")
     if "fitted_shape" in content:
         shape = checked.listed(content, "fitted_shape", 2)
         model._fitted_shape = (checked.whole(shape, 0, 0, size[0]), checked.whole(shape, 1, 0, size[1]))
@@ -143,12 +146,17 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
     model._restore(tensors, fitted)
     chosen = getattr(model, "completer_", None)
     if chosen is not None:
-        check_parameters(chosen, chosen._checks)
+        _check_settings(chosen)
     if "record" in content:
         model.record_ = Record.from_state(tensors, checked.section(content, "record"), size)
     if "answers.sign" in tensors:
         model._answers = _restored_answers(model, tensors, checked.listed(content, "answers_shape", 2))
     return model
+
+
+def _check_settings(model: PairClassifier) -> None:
+    check_parameters(model, model._checks)
+    thread_count(getattr(model, "n_jobs", None))
 
 
 def _restored_ids(tensors: storage.Tensors, content: dict[str, Any], side: str) -> IdIndex:

@@ -39,11 +39,15 @@ _MOMENTS = tuple(f"<M8[{unit}]" for unit in ("s", "ms", "us", "ns"))
 
 def write(path: str | os.PathLike[str], kind: str, tensors: Tensors, content: Mapping[str, Any]) -> None:
     """Write arrays and JSON content to ``path``, atomically; the same content gives the same bytes."""
+    write_text(path, kind, tensors, json.dumps(content, sort_keys=True, allow_nan=False))
+
+
+def write_text(path: str | os.PathLike[str], kind: str, tensors: Tensors, text: str) -> None:
+    """Write arrays and content that is JSON already."""
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot save to {path}: the folder {path.parent} does not exist")
     arrays = {name: _plain_array(name, array) for name, array in tensors.items()}
-    text = json.dumps(content, sort_keys=True, allow_nan=False)
     metadata = {
         "format": FORMAT,
         "version": str(VERSION),
