@@ -92,8 +92,7 @@ def _set_number(rng: np.random.Generator, tensors: Tensors, content: dict[str, A
 def _negate(rng: np.random.Generator, tensors: Tensors, content: dict[str, Any]) -> None:
     name = _picked(rng, tensors)
     if tensors[name].dtype != bool:
-        tensors[name] = tensors[name] * tensors[name].dtype.type(1) * -1
-        tensors[name] = tensors[name].astype(tensors[name].dtype)
+        tensors[name] = np.negative(tensors[name])
 
 
 def _drop(rng: np.random.Generator, tensors: Tensors, content: dict[str, Any]) -> None:

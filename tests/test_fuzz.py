@@ -1,4 +1,4 @@
-"""Hostile files with right checksums predict finite numbers or are refused; `make bench-fuzz` tries more."""
+"""Hostile files predict finite numbers or are refused; `make bench-fuzz` tries more of them."""
 
 import sys
 

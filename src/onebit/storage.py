@@ -172,7 +172,7 @@ def unpack_ids(tensors: Tensors, content: Mapping[str, Any], name: str) -> pd.In
     if index.hasnans or (kind == "floating" and not np.isfinite(index.to_numpy()).all()):
         raise FileError(f"{name} hold a missing or infinite id")
     if not index.is_unique:
-        raise FileError(f"{name} hold the id {index[index.duplicated()][0]!r} twice")
+        raise FileError(f"{name} hold the id {index[index.duplicated()].tolist()[0]!r} twice")
     return index
 
 
