@@ -126,11 +126,12 @@ def test_a_posterior_alone_is_checked_too(saved, tmp_path):
         lambda text: "[" * 100_000,
         lambda text: text[:-1] + ', "deep": ' + "[" * 100_000 + "]" * 100_000 + "}",
         lambda text: text[:-1] + ', "more": NaN}',
+        lambda text: text[:-1] + ', "more": 1e999}',
         lambda text: text[:-1] + ', "more": ' + "9" * 5000 + "}",
         lambda text: "[]",
         lambda text: "",
     ],
-    ids=["open lists", "deep", "NaN", "a long number", "a list", "nothing"],
+    ids=["open lists", "deep", "NaN", "beyond doubles", "a long number", "a list", "nothing"],
 )
 def test_json_that_nobody_writes_is_refused(saved, tmp_path, text):
     with pytest.raises(storage.FileError, match=r"changed\.onebit"):

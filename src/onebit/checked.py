@@ -18,8 +18,8 @@ from numpy.typing import DTypeLike, NDArray
 
 # Products of three such numbers, summed, are still finite; no score comes near.
 LARGEST = 1e60
-# The same for products of two in single precision.
-LARGEST_SINGLE = 1e15
+# The same for products of four in single precision, in which the kernels gather factors and effects.
+LARGEST_FACTOR = 1e9
 # Whole numbers that a double holds exactly.
 LARGEST_WHOLE = 2**53
 # Covariances are computed in single precision in places: how far below zero, relative to its variances,
@@ -56,10 +56,14 @@ def parsed(text: str | bytes) -> Any:
     """Read JSON; numbers that JSON does not have, and depths that nobody writes, are refused."""
 
     def no_number(word: str) -> NoReturn:
-        raise FileError(f"{word} is not a number")
+        raise FileError(f"{word} is not a finite number")
+
+    def finite(digits: str) -> float:
+        value = float(digits)
+        return value if math.isfinite(value) else no_number(digits[:40])
 
     try:
-        return json.loads(text, parse_constant=no_number)
+        return json.loads(text, parse_constant=no_number, parse_float=finite)
     except RecursionError:
         raise FileError("its JSON is nested too deeply") from None
     except FileError:
@@ -81,7 +85,7 @@ def checked_array(
     """Return the array ``name`` of this type and shape, whose numbers are finite and in a range.
 
     ``None`` in the shape stands for any length. Numbers that are not whole lie within ``LARGEST``, in
-    single precision within ``LARGEST_SINGLE``, unless the range says otherwise.
+    single precision within ``LARGEST_FACTOR``, unless the range says otherwise.
     """
     if name not in tensors:
         raise FileError(f"{name} is missing")
@@ -98,7 +102,7 @@ def checked_array(
         return array
     low, high = array.min(), array.max()  # NaN if any is
     if array.dtype.kind == "f":
-        room = LARGEST_SINGLE if array.dtype == np.float32 else LARGEST
+        room = LARGEST_FACTOR if array.dtype == np.float32 else LARGEST
         least = -room if least is None else least
         most = room if most is None else most
     wrong = (least is not None and not low >= least) or (most is not None and not high <= most)

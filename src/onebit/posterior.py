@@ -415,10 +415,11 @@ def _gaussians_from(
     tensors: Tensors, name: str, hierarchy: Hierarchy, side: int, full: bool
 ) -> Gaussians:
     size, width = hierarchy.shape[side], hierarchy.n_free(side)
-    mean = checked.checked_array(tensors, f"{name}.mean", np.float64, (size, width))
+    far = checked.LARGEST_FACTOR
+    mean = checked.checked_array(tensors, f"{name}.mean", np.float64, (size, width), least=-far, most=far)
     shape = (size, packed_size(width) if full else width)
     covariance = checked.checked_array(
-        tensors, f"{name}.covariance", np.float64, shape, positive=not full
+        tensors, f"{name}.covariance", np.float64, shape, positive=not full, most=far * far
     )
     if full:
         checked.checked_covariances(covariance, width, f"{name}.covariance")

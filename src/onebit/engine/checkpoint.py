@@ -31,7 +31,7 @@ _MADE = "folder made"
 _OWN = re.compile(
     r"descent-\d{4,}\.onebit|\.(descent-\d{4,}\.onebit|checkpoint\.json)\.[0-9a-f]{32}\.part"
 )
-_ADVICE = "delete the folder to start anew"
+ADVICE = "delete the folder to start anew"
 
 State = tuple[Tensors, dict[str, Any]]
 Restored = TypeVar("Restored")
@@ -49,7 +49,7 @@ class Descent:
         if not self.path.is_file():
             return None
         state = read(self.path, "descent")
-        with checked.taken_apart(self.path, _ADVICE):
+        with checked.taken_apart(self.path, ADVICE):
             return restore(*state)
 
     def offer(self, state: Callable[[], State]) -> None:
@@ -141,7 +141,7 @@ def _identified(folder: Path, identity: Mapping[str, Any], made: bool) -> bool:
     except ValueError:
         kept = None
     if not isinstance(kept, dict):
-        raise checked.FileError(f"{path} is damaged; {_ADVICE}")
+        raise checked.FileError(f"{path} is damaged; {ADVICE}")
     differing = [name for name in wanted if kept.get(name) != wanted[name]]
     if differing:
         raise ValueError(

@@ -244,6 +244,11 @@ def minimise(
         loss_sum = sides[k].pass_over(sides[1 - k].table, prior, temperature, loss, solve, far)
         value = (temperature * loss_sum + divergence) / lam
         if not np.isfinite(value):
+            if left is not None and n_iter == left.n_iter + 1:  # it was finite when it was written
+                assert descent is not None
+                raise checked.FileError(
+                    f"{descent.path}: the objective is {value} where it goes on; {checkpoint.ADVICE}"
+                )
             raise FloatingPointError(
                 f"the objective is {value} in round {n_iter}; lower the temperature ({temperature})"
             )
