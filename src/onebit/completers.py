@@ -120,7 +120,8 @@ class HingeCompleter(ExactCompleter):
     Parameters
     ----------
     method : {"engine", "paper"}
-        How the posterior is found.
+        How the posterior is found. Sub-gradient steps of the paper's method may raise ``objective_path_``
+        by per cents on the way; what they return is its lowest point.
     calibrate : bool, default True
         Whether to fit the curve of ``predict_proba``.
     effects, covariance : as for LogisticCompleter, or "auto"

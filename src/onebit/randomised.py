@@ -66,6 +66,9 @@ class GibbsCompleter(VariationalCompleter):
     ----------
     temperature_ : float
         The ``lambda / n`` chosen.
+    objective_path_ : ndarray
+        The course of the objective. The 0-1 loss has no quadratic majoriser: unlike that of the other
+        completers it may rise in single steps, by up to a thousandth.
 
     Examples
     --------

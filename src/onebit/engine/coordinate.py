@@ -6,8 +6,8 @@ With ``T = lambda / n`` (``temperature``) and the answers' weights ``u``, the ob
 ``sum u E[loss] / n + KL(rho, pi) / lambda``, with the expected loss replaced by the bound of
 ``onebit.losses``. Each step minimises it exactly over one block of coordinates of a majoriser that
 touches it, so it never rises, but for rounding: the kernels gather in single precision. The loss of the
-Gibbs classifier has no majoriser. There a full step can overshoot, steps are shorter from the start, and
-each rise halves them: single rises of up to a ten-thousandth have been seen, on the way down.
+Gibbs classifier has no majoriser. There a full step can overshoot, so that steps are shorter from the
+start and each rise halves them; rises of up to a thousandth of the objective have been seen.
 """
 
 from __future__ import annotations
