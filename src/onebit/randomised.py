@@ -67,8 +67,8 @@ class GibbsCompleter(VariationalCompleter):
     temperature_ : float
         The ``lambda / n`` chosen.
     objective_path_ : ndarray
-        The course of the objective. The 0-1 loss has no quadratic majoriser: unlike that of the other
-        completers it may rise in single steps, by up to a thousandth.
+        The course of the objective. The 0-1 loss has no quadratic majoriser: unlike that of the logistic
+        loss it may rise, by up to a thousandth in a step.
 
     Examples
     --------
