@@ -125,4 +125,4 @@ def test_single_steps_raise_the_objective_by_a_thousandth_at_most():
         model = GibbsCompleter(2, random_state=0, temperature=1.0).fit(world.pairs, world.answers)
         path = model.objective_path_
         assert (np.diff(path) / path[:-1]).max() < 2e-3
-        assert path[-1] < 1.02 * path.min()
+        assert path[-1] < 1.003 * path.min()  # and does not creep up at the end

@@ -7,8 +7,8 @@ With ``T = lambda / n`` (``temperature``) and the answers' weights ``u``, the ob
 ``onebit.losses``. Each step minimises it exactly over one block of coordinates of a majoriser that
 touches it, so it never rises, but for rounding: the kernels gather in single precision. The loss of the
 Gibbs classifier has no majoriser. There a full step can overshoot, so that steps are shorter from the
-start and each rise halves them. Single steps have been seen to raise the objective by a thousandth, and
-whole fits, where answers are next to random, to end a per cent above their start.
+start and each rise halves them; a round of the shortest steps that ends higher than it began is the last.
+Single steps have been seen to raise the objective by a thousandth.
 """
 
 from __future__ import annotations
@@ -279,6 +279,10 @@ def minimise(
             callback(Progress(n_iter, schedule.max_iter, path[-1]))
         # One round is two half steps; compare the states before this round's and the last one's.
         gain = path[-3] - path[-1] if len(path) > 2 else np.inf
+        # Nothing lower is within reach, and the objective would creep up from here.
+        if n_iter > held + 1 and step == SMALLEST_STEP and gain < 0.0:
+            converged = True
+            break
         # A rise beyond rounding is not convergence.
         if n_iter > held + 1 and -ROUNDING <= gain / max(abs(path[-1]), 1e-12) <= schedule.tol:
             converged = True
