@@ -234,7 +234,7 @@ def run(count: int, first: int = 0) -> Counter[tuple[str, str]]:
 
 def table(found: Counter[tuple[str, str]]) -> str:
     """Return the counts, a line a kind of file."""
-    lines = [f"{'file':34}{'predicts':>10}{'refused':>10}{'failed':>10}"]
+    lines = [f"{'file':40}{'predicts':>10}{'refused':>10}{'failed':>10}"]
     for name in [*sorted({name for name, _ in found}), "all"]:
         counts = Counter(
             {end: sum(n for (file, came), n in found.items() if came == end and name in (file, "all"))
@@ -242,7 +242,7 @@ def table(found: Counter[tuple[str, str]]) -> str:
         )  # fmt: skip
         total = sum(n for (file, _), n in found.items() if name in (file, "all"))
         failed = total - counts[LOADED] - counts[REFUSED]
-        lines.append(f"{name:34}{counts[LOADED]:10,}{counts[REFUSED]:10,}{failed:10,}")
+        lines.append(f"{name:40}{counts[LOADED]:10,}{counts[REFUSED]:10,}{failed:10,}")
     return "\n".join(lines)
 
 
