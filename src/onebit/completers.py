@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit import checked
 from onebit.calibration import (
     Calibration,
     expected_sigmoid,
@@ -137,7 +138,8 @@ class HingeCompleter(ExactCompleter):
     Parameters
     ----------
     method : {"engine", "paper"}
-        How the posterior is found.
+        How the posterior is found. Sub-gradient steps of the paper's method may raise ``objective_path_``
+        by per cents on the way; what they return is its lowest point.
     calibrate : bool, default True
         Whether to fit the curve of ``predict_proba``.
     effects, covariance : as for LogisticCompleter, or "auto"
@@ -317,6 +319,6 @@ class HingeCompleter(ExactCompleter):
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
         super()._restore(tensors, content)
-        self.calibration_ = Calibration(**content["calibration"])
+        self.calibration_ = Calibration.from_settings(checked.section(content, "calibration"))
         if "avb" in content:
-            self.avb_ = ApproximateBound(**content["avb"])
+            self.avb_ = ApproximateBound.from_settings(checked.section(content, "avb"))

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from onebit.cli import options as o
 from onebit.cli.predicting import loaded
-from onebit.cli.shell import Voice, WrongCommand, checked_output, plain_errors
+from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
 
 
 def certify(
@@ -161,6 +161,7 @@ def report(
 
         voice = Voice(quiet, as_json)
         checked_output(output)
+        check_distinct({"the model": model}, {"the report": output})
         fitted = loaded(model, threads, device)
         if output == "-":
             typer.echo(render_report(fitted, title))

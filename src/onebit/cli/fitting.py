@@ -10,7 +10,14 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from onebit.cli import options as o
-from onebit.cli.shell import Voice, WrongCommand, checked_output, command_line, plain_errors
+from onebit.cli.shell import (
+    Voice,
+    WrongCommand,
+    check_distinct,
+    checked_output,
+    command_line,
+    plain_errors,
+)
 
 MODELS = ("auto", "logistic", "hinge", "gibbs", "nuclear")
 INFERENCES = ("variational", "sampling")
@@ -211,6 +218,9 @@ def fit(
 
         voice = Voice(quiet, as_json)
         checked_output(output, stdout=False)
+        check_distinct(
+            {"the file of answers": file}, {"the model": output, "the report": report}, checkpoint
+        )
         if report is not None:
             from onebit.report import check_installed
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from onebit.cli import options as o
-from onebit.cli.shell import Voice, WrongCommand, checked_output, plain_errors
+from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
 
 DEFAULT_MAX_ERROR = 0.1
 
@@ -138,6 +138,7 @@ def predict(
         if as_json:
             output_format = "jsonl"
         checked_output(output)
+        check_distinct({"the model": model, "the file of pairs": pairs}, {"the table": output})
         checked_format(output, output_format, spreadsheet)
         formulas = Formulas(spreadsheet)
         fitted = loaded(model, threads, device)
@@ -291,6 +292,7 @@ def complete(
         if as_json:
             output_format = "jsonl"
         checked_output(output)
+        check_distinct({"the model": model}, {"the table": output})
         checked_format(output, output_format, spreadsheet)
         formulas = Formulas(spreadsheet)
         fitted = loaded(model, threads, device)

@@ -25,6 +25,7 @@ from onebit.certificates import (
 from onebit.completers import LogisticCompleter
 from onebit.diagnostics import sampling_words
 from onebit.estimator import PairClassifier
+from onebit.files import written_whole
 from onebit.ladder import Ladder
 from onebit.record import Record
 from onebit.report import figures
@@ -38,7 +39,6 @@ from onebit.report.words import (
     share,
     whole,
 )
-from onebit.storage import written_whole
 from onebit.summary import settings_of
 
 Array = NDArray[np.float64]

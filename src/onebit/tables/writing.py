@@ -19,7 +19,7 @@ import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
 
-from onebit.storage import written_whole
+from onebit.files import written_whole
 from onebit.tables.problems import shown
 from onebit.tables.sources import COMPRESSED, SUFFIXES
 
