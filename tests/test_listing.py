@@ -54,7 +54,7 @@ def test_every_output_lists_ids_in_the_given_order(rng):
     seen = listed_world(rng)
     model = onebit.LogisticCompleter(2, random_state=0).fit(seen)
     rows, columns = seen.rows.listed_labels, seen.columns.listed_labels
-    filled = model.complete("probability")
+    filled = model.complete("probability", everywhere=True)
     assert filled.index.equals(rows)
     assert filled.columns.equals(columns)
     pairs = [(row, column) for row in rows for column in columns]
@@ -65,15 +65,22 @@ def test_every_output_lists_ids_in_the_given_order(rng):
     by_code = model.posterior_.main_effects(0)
     np.testing.assert_array_equal(model.row_effects_.loc[seen.rows.labels], by_code)
     np.testing.assert_array_equal(effects_of(model)[0], by_code)
-    (wide,) = whole_matrix(model, model.rows_.listed, "probability", wide=True)
+    own = {"everywhere": True}
+    (wide,) = whole_matrix(model, model.rows_.listed, "probability", wide=True, **own)
     assert wide.column_names[1:] == columns.tolist()
     assert wide.column(0).to_pylist() == rows.tolist()
     np.testing.assert_allclose(wide.to_pandas().iloc[:, 1:], expected, atol=1e-6)
-    (long,) = whole_matrix(model, model.rows_.listed, "probability", wide=False)
+    (long,) = whole_matrix(model, model.rows_.listed, "probability", wide=False, **own)
     assert list(zip(long["row"].to_pylist(), long["column"].to_pylist(), strict=True)) == pairs
     np.testing.assert_allclose(long["probability"], expected.ravel(), atol=1e-6)
-    (best,) = best_blanks(model, 1, model.rows_.listed, None, answered=True)
+    (best,) = best_blanks(model, 1, model.rows_.listed, answered=True)
     assert best["row"].to_pylist() == rows.tolist()
+    view = seen.by_row
+    known = model.complete()
+    for row, column, sign in zip(view.owners(), view.index, view.sign, strict=True):
+        assert known.loc[seen.rows.labels[row], seen.columns.labels[column]] == (sign > 0)
+    (kept,) = whole_matrix(model, model.rows_.listed, "probability", wide=True)
+    np.testing.assert_allclose(kept.to_pandas().iloc[:, 1:], known, atol=1e-6)
 
 
 def test_sampled_effects_are_listed_in_the_given_order(rng):
@@ -116,5 +123,7 @@ def test_a_model_file_with_a_wrong_order_is_refused(tmp_path, order):
     tensors, content = storage.read(tmp_path / "m.onebit", "model")
     tensors = dict(tensors) | {"order.rows": np.array(order, dtype=np.int32)}
     storage.write(tmp_path / "bad.onebit", "model", tensors, content)
-    with pytest.raises(storage.FileError, match=r"not a whole model.*order of 3 row ids"):
+    with pytest.raises(
+        storage.FileError, match=r"(order of 3 row ids|order\.rows).*it is not a whole model"
+    ):
         onebit.load(tmp_path / "bad.onebit")
