@@ -33,7 +33,7 @@ test: lint
 
 # On a GPU where there is one, under Triton's interpreter (and with torch's CPU build) where there is none.
 test-gpu: $(VENV_GPU)/.installed
-	$(BIN_GPU)/python -m pytest -n auto tests/gpu src/onebit/gpu
+	$(BIN_GPU)/python -m pytest -n auto tests/gpu src/onebit/engine/gpu
 
 # torch and Triton beside what the tests need.
 $(VENV_GPU)/.installed: pyproject.toml constraints.txt constraints-gpu.txt

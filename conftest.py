@@ -5,7 +5,9 @@ from pathlib import Path
 
 if find_spec("torch") is None or find_spec("triton") is None:
     light = {"__init__.py", "device.py"}
-    folder = Path(__file__).parent / "src" / "onebit" / "gpu"
+    folder = Path(__file__).parent / "src" / "onebit" / "engine" / "gpu"
     collect_ignore_glob = ["tests/gpu"] + [
-        f"src/onebit/gpu/{module.name}" for module in folder.glob("*.py") if module.name not in light
+        f"src/onebit/engine/gpu/{module.name}"
+        for module in folder.glob("*.py")
+        if module.name not in light
     ]

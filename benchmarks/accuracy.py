@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
 from onebit import AutoCompleter, HingeCompleter, LogisticCompleter, simulate
-from onebit.datasets import load_movielens_100k
+from onebit.data.datasets import load_movielens_100k
 from onebit.study.page import markdown
 
 Makers = dict[str, Callable[[int], object]]

@@ -24,8 +24,8 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
-import onebit.directions
-import onebit.gibbs
+import onebit.certificates.directions
+import onebit.certificates.gibbs_risk
 from onebit import (
     GibbsCompleter,
     HingeCompleter,
@@ -34,9 +34,9 @@ from onebit import (
     ladder,
     simulate,
 )
-from onebit.bounds import binomial_upper_bound, kl_inverse
-from onebit.certificates import SHARES
-from onebit.datasets import load_movielens_100k
+from onebit.certificates.bounds import binomial_upper_bound, kl_inverse
+from onebit.certificates.statements import SHARES
+from onebit.data.datasets import load_movielens_100k
 from onebit.study.page import markdown
 
 DELTAS = (0.05, 0.2)
@@ -73,12 +73,12 @@ def gibbs_truth(posterior, world, rows, columns, outside=None):
 
 def one_world(number: int) -> list[dict]:
     """Issue every certificate in one small world; return bounds and true risks."""
-    usual = onebit.gibbs.TARGET, onebit.directions.TARGET
-    onebit.gibbs.TARGET = onebit.directions.TARGET = MONTE_CARLO_TARGET
+    usual = onebit.certificates.gibbs_risk.TARGET, onebit.certificates.directions.TARGET
+    onebit.certificates.gibbs_risk.TARGET = onebit.certificates.directions.TARGET = MONTE_CARLO_TARGET
     try:
         return small_world(number)
     finally:
-        onebit.gibbs.TARGET, onebit.directions.TARGET = usual
+        onebit.certificates.gibbs_risk.TARGET, onebit.certificates.directions.TARGET = usual
 
 
 def small_world(number: int) -> list[dict]:

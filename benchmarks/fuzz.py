@@ -32,10 +32,11 @@ import numpy as np
 
 import onebit
 from benchmarks.mutations import mutated
-from onebit import simulate, storage
+from onebit import simulate
+from onebit.data import storage
 from onebit.engine import checkpoint
-from onebit.engine.sampling import SweepProgress
-from onebit.summary import summary
+from onebit.engine.sampling.sampler import SweepProgress
+from onebit.report.summary import summary
 
 # What a reader may take beyond what it had before the first file.
 MEMORY = 2**30

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from onebit import storage
+from onebit.data import storage
 
 Tensors = storage.Tensors
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from onebit import simulate
-from onebit.datasets import load_movielens_100k
+from onebit.data.datasets import load_movielens_100k
 
 # The first example of a test pays for compilation; results repeat from run to run.
 settings.register_profile("onebit", deadline=None, derandomize=True)

@@ -4,7 +4,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from onebit.bessel import log_bessel_k
+from onebit.model.bessel import log_bessel_k
 
 ORDERS = [0.0, 0.3, 1.0, 7.5, 29.9, 30.0, 31.5, 200.0, 1e3, 1e5, 5e6]
 ARGUMENTS = [1e-150, 1e-12, 1e-3, 0.3, 4.0, 100.0]

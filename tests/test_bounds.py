@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from onebit.bounds import (
+from onebit.certificates.bounds import (
     Problem,
     answers_needed,
     binary_kl,
@@ -25,7 +25,7 @@ from onebit.bounds import (
     theorem_1_over_grid,
     theorem_2,
 )
-from onebit.priors import Gamma, InverseGamma
+from onebit.model.priors import Gamma, InverseGamma
 
 SHARE = st.floats(0.0, 1.0)
 

@@ -7,7 +7,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from onebit import HingeCompleter, LogisticCompleter, simulate
-from onebit.calibration import expected_sigmoid, fit_calibration, natural_calibration
+from onebit.model.calibration import expected_sigmoid, fit_calibration, natural_calibration
 
 
 @pytest.mark.parametrize("mean", [-6.0, -1.0, 0.0, 0.3, 4.0])

@@ -6,8 +6,9 @@ from scipy.stats import binom
 
 import onebit
 from onebit import AutoCompleter, HingeCompleter, LogisticCompleter, NuclearNormCompleter, simulate
-from onebit.bounds import binomial_upper_bound
-from onebit.certificates import (
+from onebit.certificates.bounds import binomial_upper_bound
+from onebit.certificates.hold_out import KEPT_SHARES, SHARES, HeldOut
+from onebit.certificates.statements import (
     BLANKS,
     COMMONER,
     LIKE_THE_ANSWERED,
@@ -16,7 +17,6 @@ from onebit.certificates import (
     at_most,
     confidence,
 )
-from onebit.hold_out import KEPT_SHARES, SHARES, HeldOut
 
 
 @pytest.mark.parametrize(("errors", "trials"), [(0, 10), (3, 50), (40, 400), (5000, 20000)])

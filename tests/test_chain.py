@@ -9,13 +9,13 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 from onebit import HingeCompleter, simulate
-from onebit.engine.chain import Chain, Hyper, Target, filled_table, slice_draw
-from onebit.engine.counter import chain_key
-from onebit.hierarchy import Hierarchy
-from onebit.losses import HINGE, LOGISTIC
-from onebit.observations import Observations
-from onebit.priors import Gamma, InverseGamma
-from onebit.threads import Threads
+from onebit.data.observations import Observations
+from onebit.engine.cpu.threads import Threads
+from onebit.engine.sampling.chain import Chain, Hyper, Target, filled_table, slice_draw
+from onebit.engine.sampling.philox import chain_key
+from onebit.model.hierarchy import Hierarchy
+from onebit.model.losses import HINGE, LOGISTIC
+from onebit.model.priors import Gamma, InverseGamma
 
 POOL = Threads(1, None)
 PRIORS = {"inverse-gamma": InverseGamma(3.0, 1.5), "gamma": Gamma(2.0, 2.5)}

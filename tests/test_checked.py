@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import onebit
-from onebit import HingeCompleter, LogisticCompleter, checked, simulate, storage
+from onebit import HingeCompleter, LogisticCompleter, simulate
+from onebit.data import checked, storage
 from onebit.engine import checkpoint
-from onebit.posterior import Posterior, packed_size
+from onebit.model.gaussians import packed_size
+from onebit.model.posterior import Posterior
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +155,7 @@ def test_ids_that_nobody_has_are_refused(saved, tmp_path, ids):
 BOUNDED = """
 import resource, sys
 import onebit
-from onebit import storage
+from onebit.data import storage
 onebit.load(sys.argv[1])
 page = resource.getpagesize()
 size = int(open("/proc/self/statm").read().split()[0]) * page

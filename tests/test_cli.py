@@ -4,8 +4,9 @@ import pytest
 from typer.testing import CliRunner
 
 import onebit
-from onebit import cli, datasets, demo, simulate, study
-from onebit.school import school
+from onebit import cli, datasets, simulate, study
+from onebit.data.school import school
+from onebit.study import demo
 
 runner = CliRunner()
 

@@ -12,10 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 import onebit
-from onebit import cli, simulate, storage
-from onebit.certificates import at_most
+from onebit import cli, simulate
+from onebit.certificates.statements import at_most
 from onebit.cli import shell
-from onebit.school import school
+from onebit.data import storage
+from onebit.data.school import school
 
 runner = CliRunner()
 

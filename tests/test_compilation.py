@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 
-from onebit.engine.compilation import MESSAGE
+from onebit.engine.cpu.compilation import MESSAGE
 
 SCRIPT = """
 import numba
-from onebit.engine.compilation import announced
-import onebit.observations  # compiled ahead: from its cache
+from onebit.engine.cpu.compilation import announced
+import onebit.data.observations  # compiled ahead: from its cache
 
 def double(x):
     return 2 * x

@@ -22,7 +22,7 @@ from onebit import (
     NuclearNormCompleter,
     Observations,
 )
-from onebit.priors import InverseGamma
+from onebit.model.priors import InverseGamma
 
 MAKERS = {
     "logistic": lambda: LogisticCompleter(3, random_state=0),

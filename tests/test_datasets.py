@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onebit import datasets
-from onebit.datasets import DatasetError, load_movielens_100k
+from onebit.data.datasets import DatasetError, load_movielens_100k
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onebit import AutoCompleter, LogisticCompleter
-from onebit.gpu import device as gpus
+from onebit.engine.gpu import device as gpus
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from arviz_stats.base import array_stats
 from sklearn.exceptions import ConvergenceWarning
 
 from onebit import AutoCompleter, LogisticCompleter, simulate
-from onebit.diagnostics import Diagnostics, Mixing, sampling_words
-from onebit.priors import InverseGamma
-from onebit.summary import summary
+from onebit.model.diagnostics import Diagnostics, Mixing, sampling_words
+from onebit.model.priors import InverseGamma
+from onebit.report.summary import summary
 
 
 def test_the_halves_of_a_chain_are_not_halved_twice():
@@ -78,11 +78,13 @@ def world():
 
 @pytest.mark.parametrize("mixes", [True, False])
 def test_auto_lets_a_chain_go_on_until_it_has_mixed_and_else_says_so(world, mixes, monkeypatch):
-    monkeypatch.setattr("onebit.auto.Trial.beats", lambda self, _: self.choice.inference == "sampling")
+    monkeypatch.setattr(
+        "onebit.completers.auto.Trial.beats", lambda self, _: self.choice.inference == "sampling"
+    )
     for name in ("ROUGH_RHAT", "SETTLED_RHAT"):
-        monkeypatch.setattr(f"onebit.diagnostics.{name}", 99.0 if mixes else 0.5)
-    monkeypatch.setattr("onebit.auto.ROUGH_ESS", 1.0)
-    monkeypatch.setattr("onebit.diagnostics.ROUGH_ESS", 1.0)
+        monkeypatch.setattr(f"onebit.model.diagnostics.{name}", 99.0 if mixes else 0.5)
+    monkeypatch.setattr("onebit.completers.auto.ROUGH_ESS", 1.0)
+    monkeypatch.setattr("onebit.model.diagnostics.ROUGH_ESS", 1.0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = AutoCompleter(random_state=0).fit(world.pairs, world.answers)

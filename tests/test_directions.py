@@ -8,8 +8,14 @@ import pytest
 from scipy import stats
 
 from onebit import GibbsCompleter, HingeCompleter, Observations
-from onebit.directions import Directions, apply_to, divergence, draw_log_ratio, log_radial_integral
-from onebit.posterior import Gaussians
+from onebit.certificates.directions import (
+    Directions,
+    apply_to,
+    divergence,
+    draw_log_ratio,
+    log_radial_integral,
+)
+from onebit.model.gaussians import Gaussians
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +71,11 @@ def test_one_coordinate_has_two_directions():
 
 
 def test_the_bound_on_the_divergence_holds_as_often_as_it_says(posterior, monkeypatch):
-    monkeypatch.setattr("onebit.directions.TARGET", 1.0)  # a single draw
+    monkeypatch.setattr("onebit.certificates.directions.TARGET", 1.0)  # a single draw
     assert apply_to(posterior)
     rng = np.random.default_rng(0)
     few = [divergence(posterior, 100, 0.2, rng) for _ in range(40)]
-    monkeypatch.setattr("onebit.directions.TARGET", 0.02)
+    monkeypatch.setattr("onebit.certificates.directions.TARGET", 0.02)
     many = divergence(posterior, 100, 0.2, rng)
     assert few[0].draws < many.draws
     assert np.mean([found.upper >= many.estimate for found in few]) >= 0.8

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from onebit.engine.counter import chain_key, random_words
-from onebit.engine.draws import (
+from onebit.engine.sampling.philox import chain_key, random_words
+from onebit.engine.sampling.variates import (
     draw_inverse_gaussian,
     draw_normal,
     draw_polya_gamma,
     polya_gamma_hats,
 )
-from onebit.gig import generalised_inverse_gaussian
-from onebit.priors import Gamma, InverseGamma
+from onebit.model.gig import generalised_inverse_gaussian
+from onebit.model.priors import Gamma, InverseGamma
 
 ONE_EACH = np.empty(0, np.int64)
 N = 200_000

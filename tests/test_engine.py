@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from onebit import HingeCompleter, LogisticCompleter, Observations
-from onebit.engine.coordinate import Schedule, minimise
-from onebit.engine.kernels import STEPS
+from onebit.data.ids import IdIndex
+from onebit.engine.cpu.passes import STEPS
+from onebit.engine.descent import Schedule, minimise
 from onebit.engine.workers import Cpu, workers
-from onebit.hierarchy import Hierarchy
-from onebit.ids import IdIndex
-from onebit.losses import HINGE, LOGISTIC
-from onebit.posterior import Gaussians, Posterior
-from onebit.priors import Gamma, InverseGamma
+from onebit.model.gaussians import Gaussians
+from onebit.model.hierarchy import Hierarchy
+from onebit.model.losses import HINGE, LOGISTIC
+from onebit.model.posterior import Posterior
+from onebit.model.priors import Gamma, InverseGamma
 
 GRID = list(
     itertools.product(

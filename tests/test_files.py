@@ -22,9 +22,9 @@ from onebit import (
     cli,
     simulate,
 )
+from onebit.data.files import InUse, clear_parts, identity, written_whole
+from onebit.data.school import school
 from onebit.engine.checkpoint import checkpoint
-from onebit.files import InUse, clear_parts, identity, written_whole
-from onebit.school import school
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="links, pipes and signals of POSIX")
 runner = CliRunner()
@@ -143,7 +143,7 @@ def test_one_file_is_the_same_by_every_name(tmp_path):
 WRITER = """
 import sys, time
 from pathlib import Path
-from onebit.files import written_whole
+from onebit.data.files import written_whole
 with written_whole(Path(sys.argv[1])) as path:
     path.write_text("half")
     print("writing", flush=True)

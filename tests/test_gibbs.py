@@ -5,9 +5,9 @@ import pytest
 from scipy.integrate import quad
 
 from onebit import GibbsCompleter, HingeCompleter, LogisticCompleter, Observations, simulate
-from onebit.gibbs import gibbs_risk
-from onebit.losses import GIBBS
-from onebit.priors import Gamma, InverseGamma
+from onebit.certificates.gibbs_risk import gibbs_risk
+from onebit.model.losses import GIBBS
+from onebit.model.priors import Gamma, InverseGamma
 
 
 @pytest.fixture(scope="module")

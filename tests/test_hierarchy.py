@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from onebit.hierarchy import Hierarchy
-from onebit.posterior import Gaussians
-from onebit.priors import Gamma, InverseGamma
+from onebit.model.gaussians import Gaussians
+from onebit.model.hierarchy import Hierarchy
+from onebit.model.priors import Gamma, InverseGamma
 
 
 def gaussian_kl(mean, variance, prior_mean_moments, inverse, log):

@@ -15,15 +15,15 @@ from onebit import (
     Observations,
     simulate,
 )
-from onebit.bounds import catoni, pac_bayes_kl, theorem_1
-from onebit.certificates import Certificate
-from onebit.directions import divergence
-from onebit.engine.coordinate import Schedule, minimise
+from onebit.certificates.bounds import catoni, pac_bayes_kl, theorem_1
+from onebit.certificates.directions import divergence
+from onebit.certificates.gibbs_risk import gibbs_risk
+from onebit.certificates.ladder import TILTS
+from onebit.certificates.statements import Certificate
+from onebit.engine.descent import Schedule, minimise
 from onebit.engine.workers import Cpu
-from onebit.gibbs import gibbs_risk
-from onebit.ladder import TILTS
-from onebit.learnt import LearntPrior
-from onebit.losses import LOGISTIC
+from onebit.model.learnt_prior import LearntPrior
+from onebit.model.losses import LOGISTIC
 
 
 @pytest.fixture(scope="module")

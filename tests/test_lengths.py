@@ -5,7 +5,7 @@ import pytest
 from arviz_stats.base import array_stats
 
 from onebit.engine import lengths
-from onebit.losses import HINGE, LOGISTIC
+from onebit.model.losses import HINGE, LOGISTIC
 
 LOSSES = pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)
 WEIGHTED = pytest.mark.parametrize("weighted", [False, True])

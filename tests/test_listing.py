@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 
 import onebit
-from onebit import Observations, storage
-from onebit.ids import IdIndex
-from onebit.outputs import best_blanks, whole_matrix
+from onebit import Observations
+from onebit.data import storage
+from onebit.data.ids import IdIndex
 from onebit.report.layout import effects_of
+from onebit.report.outputs import best_blanks, whole_matrix
 
 
 def listed_world(rng, rows=12, columns=7):

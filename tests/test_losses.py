@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial.hermite_e import hermegauss
 
-from onebit.losses import HINGE, LOGISTIC
+from onebit.model.losses import HINGE, LOGISTIC
 
 LOSSES = (LOGISTIC, HINGE)
 

@@ -13,8 +13,8 @@ import pytest
 import scipy.sparse
 
 from onebit import Observations
-from onebit.ids import IdIndex
-from onebit.observations import signs
+from onebit.data.ids import IdIndex
+from onebit.data.observations import signs
 
 ROWS = ["u2", "u1", "u2", "u3"]
 COLUMNS = [10, 30, 20, 10]
@@ -263,7 +263,7 @@ def test_large_integers_never_match_their_neighbours():
     "table", [pl.DataFrame, pa.table, pd.DataFrame], ids=["polars", "pyarrow", "pandas"]
 )
 def test_a_missing_id_is_named_also_when_predicting(table):
-    from onebit.ids import pair_columns
+    from onebit.data.ids import pair_columns
 
     index, _ = IdIndex.from_values(LARGE, "row")
     with pytest.raises(ValueError, match="row id at position 1 is missing"):

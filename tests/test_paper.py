@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from onebit import HingeCompleter, Observations, simulate
-from onebit.engine.coordinate import Schedule
-from onebit.engine.paper import _Factor, _squared_change, minimise_avb
+from onebit.engine.algorithm_1 import _Factor, _squared_change, minimise_avb
+from onebit.engine.cpu.threads import Threads
+from onebit.engine.descent import Schedule
 from onebit.engine.start import spectral_start
-from onebit.hierarchy import Hierarchy
-from onebit.priors import Gamma, InverseGamma
-from onebit.threads import Threads
+from onebit.model.hierarchy import Hierarchy
+from onebit.model.priors import Gamma, InverseGamma
 
 PRIORS = pytest.mark.parametrize("prior", ["inverse-gamma", "gamma"])
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import gammaln
 
-from onebit.priors import Gamma, InverseGamma, prior_from_settings
+from onebit.model.priors import Gamma, InverseGamma, prior_from_settings
 
 PRIORS = [InverseGamma(1.0, 0.3), InverseGamma(3.5, 20.0), Gamma(0.6, 2.0), Gamma(4.0, 0.5)]
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from onebit import cli, simulate
-from onebit.school import school
+from onebit.data.school import school
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,7 +24,7 @@ def blocks():
 def tables(tmp_path, monkeypatch):
     """The tables that the README's reader has."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("onebit.school.school", lambda *_: school(50, 20, 800, 0))
+    monkeypatch.setattr("onebit.data.school.school", lambda *_: school(50, 20, 800, 0))
     world = simulate.world("B1", rank=1, shape=(25, 20), density=0.8, seed=0)
     stars = np.where(world.answers > 0, 4, 2)
     ratings = pd.DataFrame(world.pairs, columns=["user", "movie"]).assign(stars=stars)

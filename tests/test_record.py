@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import onebit
-from onebit import LogisticCompleter, NuclearNormCompleter, Observations, simulate, storage
-from onebit.ladder import Ladder
-from onebit.record import Record, certificate_from_dict, certificate_to_dict, fingerprint
+from onebit import LogisticCompleter, NuclearNormCompleter, Observations, simulate
+from onebit.certificates.ladder import Ladder
+from onebit.completers.record import Record, certificate_from_dict, certificate_to_dict, fingerprint
+from onebit.data import storage
 
 
 @pytest.fixture(scope="module")

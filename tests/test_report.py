@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from onebit import LogisticCompleter, NuclearNormCompleter, cli, simulate
-from onebit.certificates import at_most
-from onebit.record import Record
+from onebit.certificates.statements import at_most
+from onebit.completers.record import Record
+from onebit.data.school import school
 from onebit.report import figures, render_report, write_report
 from onebit.report.layout import factors_of, places, principal
 from onebit.report.page import script_json
-from onebit.school import school
 
 SECTIONS = [
     "claim",

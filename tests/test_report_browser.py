@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from onebit import LogisticCompleter, simulate
+from onebit.data.school import school
 from onebit.report import render_report
 from onebit.report.policy import content_hash
-from onebit.school import school
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)

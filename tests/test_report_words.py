@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 
 from onebit import LogisticCompleter, NuclearNormCompleter, simulate
-from onebit.diagnostics import Mixing, sampling_words
-from onebit.record import Record
+from onebit.completers.record import Record
+from onebit.data.school import school
+from onebit.model.diagnostics import Mixing, sampling_words
 from onebit.report import figures, render_report
 from onebit.report.layout import factors_of, principal
 from onebit.report.words import cut, descent_words, number, share, whole
-from onebit.school import school
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"  # three emoji and two joiners, one sign
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from onebit import LogisticCompleter, Observations
+from onebit.data.observations import View
+from onebit.engine.cpu.side import Side
+from onebit.engine.cpu.threads import Threads
 from onebit.engine.rotation import Change, _column_scales, best_coordinates
-from onebit.engine.side import Side
-from onebit.observations import View
-from onebit.priors import Gamma, InverseGamma
-from onebit.threads import Threads
+from onebit.model.priors import Gamma, InverseGamma
 
 
 @pytest.fixture(params=["inverse-gamma", "gamma"])
@@ -45,7 +45,7 @@ def coordinates_of(posterior, sides):
 
 
 def test_no_score_notices_a_change_of_coordinates(posterior, rng):
-    from onebit.posterior import Posterior
+    from onebit.model.posterior import Posterior
 
     sides = skewed(sides_of(posterior), rng)
     moved = Posterior(sides[0].gaussians(), sides[1].gaussians(), posterior.hyper, posterior.hierarchy)

@@ -8,9 +8,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
 import onebit
-from onebit import HingeCompleter, LogisticCompleter, simulate, threads
-from onebit.diagnostics import Diagnostics, Mixing
+from onebit import HingeCompleter, LogisticCompleter, simulate
 from onebit.engine import checkpoint
+from onebit.engine.cpu import threads
+from onebit.model.diagnostics import Diagnostics, Mixing
 
 QUICK = {"inference": "sampling", "n_samples": 60, "random_state": 0}
 
@@ -283,7 +284,7 @@ def test_weights_are_whole_for_the_logistic_loss_and_any_for_the_hinge_loss(worl
 
 def test_a_diverging_chain_names_itself_and_keeps_the_last_good_checkpoint(world, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
-    from onebit.engine.chain import Chain
+    from onebit.engine.sampling.chain import Chain
 
     step = Chain._draw_side
 

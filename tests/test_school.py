@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import norm
 
 from onebit import LogisticCompleter, Observations
-from onebit.evaluation import calibration_error, evaluate
-from onebit.school import TOPICS, school
+from onebit.completers.evaluation import calibration_error, evaluate
+from onebit.data.school import TOPICS, school
 
 
 def test_the_answers_come_from_the_truth():

@@ -7,8 +7,8 @@ from scipy.special import gamma
 
 from onebit import HingeCompleter, LogisticCompleter, Observations, simulate
 from onebit.engine.rotation import simple_structure
-from onebit.hierarchy import LOCAL_PRIOR
-from onebit.priors import InverseGamma
+from onebit.model.hierarchy import LOCAL_PRIOR
+from onebit.model.priors import InverseGamma
 
 
 @pytest.mark.parametrize("square", [0.0, 0.3, 5.0, 400.0])

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 import onebit
-from onebit import LogisticCompleter, storage
+from onebit import LogisticCompleter
+from onebit.data import storage
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import onebit
 from onebit import Observations
-from onebit.tables import (
+from onebit.data.tables import (
     Layout,
     TableError,
     encoding,
@@ -28,8 +28,8 @@ from onebit.tables import (
     text,
     typed,
 )
-from onebit.tables.answers import Vocabulary
-from onebit.tables.encoding import TextLookup
+from onebit.data.tables.answers import Vocabulary
+from onebit.data.tables.encoding import TextLookup
 
 ANSWERS = [("ann", "tea", True), ("bob", "jam", False), ("ann", "jam", True), ("eve, jr", 'a "b"', False)]
 LIKES = 'user,item,liked\nann,tea,1\nbob,jam,0\nann,jam,1\n"eve, jr","a ""b""",0\n'

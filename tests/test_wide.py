@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import onebit
-from onebit.tables import Layout, TableError, cells, lines, read_answers, read_table, text, typed
-from onebit.tables.answers import Vocabulary
+from onebit.data.tables import Layout, TableError, cells, lines, read_answers, read_table, text, typed
+from onebit.data.tables.answers import Vocabulary
 
 TABLE = pd.DataFrame({"id": [7, 3, 20], "q10": [1, 0, None], "q2": [0, None, 1], "q1": [None] * 3})
 FORMATS = ("w.csv", "w.tsv", "w.jsonl", "w.parquet", "w.feather")

@@ -26,7 +26,7 @@ def measured(only: list[str], keep: Path) -> dict[str, Any]:
 
     from benchmarks.gpu import measure
     from benchmarks.peers.machine import machine
-    from onebit.gpu.device import find
+    from onebit.engine.gpu.device import find
 
     begin = time.perf_counter()
 

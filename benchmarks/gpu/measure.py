@@ -16,19 +16,20 @@ from sklearn.metrics import log_loss
 from benchmarks.gpu.worlds import Truth, power_law_entries, regular_views
 from benchmarks.peers.matrices import MATRICES, Entries, make
 from onebit import LogisticCompleter, Observations
-from onebit.engine.coordinate import Fit, Progress, Schedule, minimise
-from onebit.gpu import kernels
-from onebit.gpu.data import DeviceView
-from onebit.gpu.memory import state_bytes
-from onebit.gpu.predict import TopFinder, on_device
-from onebit.gpu.side import DeviceSide, Shape
-from onebit.gpu.sorting import sorted_views
-from onebit.gpu.workers import Gpu
-from onebit.hierarchy import Hierarchy
-from onebit.ids import IdIndex
-from onebit.losses import LOGISTIC
-from onebit.posterior import packed_size
-from onebit.priors import InverseGamma
+from onebit.data.ids import IdIndex
+from onebit.engine.descent import Fit, Progress, Schedule, minimise
+from onebit.engine.gpu import kernels
+from onebit.engine.gpu.data import DeviceView
+from onebit.engine.gpu.memory import state_bytes
+from onebit.engine.gpu.predict import TopFinder, on_device
+from onebit.engine.gpu.side import DeviceSide, Shape
+from onebit.engine.gpu.sorting import sorted_views
+from onebit.engine.gpu.workers import Gpu
+from onebit.engine.scoring import score_moments
+from onebit.model.gaussians import packed_size
+from onebit.model.hierarchy import Hierarchy
+from onebit.model.losses import LOGISTIC
+from onebit.model.priors import InverseGamma
 
 RANK = 10
 # With which LIBMF ends on the made matrix of the size of MovieLens 20M, see the peers' part of the page.
@@ -356,7 +357,7 @@ def predictions(model: LogisticCompleter, device: torch.device, speed: float) ->
     codes = [part.cpu().numpy() for part in (rows, columns)]
     del rows, columns
     begin = time.perf_counter()
-    model.posterior_.score_moments(*codes, None, "cuda")
+    score_moments(model.posterior_, *codes, None, "cuda")
     result["from_host_s"] = time.perf_counter() - begin
     finder = TopFinder(there, 10)
     every = torch.arange(MANY[0], device=device)

@@ -18,7 +18,7 @@ from benchmarks.peers.matrices import (
     ROW_EFFECT,
     ROW_LAW,
 )
-from onebit.gpu.data import DeviceView
+from onebit.engine.gpu.data import DeviceView
 
 _BLOCK = 2**26
 _EDGE = 16

@@ -10,34 +10,52 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from onebit import plots, simulate
-    from onebit.auto import AutoCompleter
-    from onebit.completers import HingeCompleter, LogisticCompleter
-    from onebit.models import load
-    from onebit.nuclear import NuclearNormCompleter
-    from onebit.observations import Observations
-    from onebit.posterior import Posterior
-    from onebit.randomised import GibbsCompleter
-    from onebit.tables import read_answers
+    from onebit.completers.auto import AutoCompleter
+    from onebit.completers.bayes import HingeCompleter, LogisticCompleter
+    from onebit.completers.gibbs import GibbsCompleter
+    from onebit.completers.models import load
+    from onebit.completers.nuclear import NuclearNormCompleter
+    from onebit.data import datasets, school, simulate
+    from onebit.data.observations import Observations
+    from onebit.data.tables import read_answers
+    from onebit.model.posterior import Posterior
+    from onebit.report import plots
 
 # Imported on first use: `import onebit` itself costs nothing.
 _HOMES = {
-    "AutoCompleter": "onebit.auto",
-    "GibbsCompleter": "onebit.randomised",
-    "HingeCompleter": "onebit.completers",
-    "LogisticCompleter": "onebit.completers",
-    "NuclearNormCompleter": "onebit.nuclear",
-    "Observations": "onebit.observations",
-    "Posterior": "onebit.posterior",
-    "load": "onebit.models",
-    "plots": "onebit.plots",
-    "read_answers": "onebit.tables",
-    "simulate": "onebit.simulate",
+    "AutoCompleter": "onebit.completers.auto",
+    "GibbsCompleter": "onebit.completers.gibbs",
+    "HingeCompleter": "onebit.completers.bayes",
+    "LogisticCompleter": "onebit.completers.bayes",
+    "NuclearNormCompleter": "onebit.completers.nuclear",
+    "Observations": "onebit.data.observations",
+    "Posterior": "onebit.model.posterior",
+    "load": "onebit.completers.models",
+    "read_answers": "onebit.data.tables",
+}
+# Modules with a public name of their own: the room that a file lies in is not for users to know.
+_PUBLIC_MODULES = {
+    "bounds": "onebit.certificates.bounds",
+    "datasets": "onebit.data.datasets",
+    "directions": "onebit.certificates.directions",
+    "evaluation": "onebit.completers.evaluation",
+    "gpu": "onebit.engine.gpu",
+    "gpu.device": "onebit.engine.gpu.device",
+    "plots": "onebit.report.plots",
+    "record": "onebit.completers.record",
+    "school": "onebit.data.school",
+    "simulate": "onebit.data.simulate",
+    "storage": "onebit.data.storage",
+    "tables": "onebit.data.tables",
 }
 
 __all__ = [
@@ -48,19 +66,47 @@ __all__ = [
     "NuclearNormCompleter",
     "Observations",
     "Posterior",
+    "datasets",
     "load",
     "plots",
     "read_answers",
+    "school",
     "simulate",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'onebit' has no attribute {name!r}")
-    module = importlib.import_module(_HOMES[name])
-    return module if name in ("plots", "simulate") else getattr(module, name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _PUBLIC_MODULES:
+        return importlib.import_module(_PUBLIC_MODULES[name])
+    raise AttributeError(f"module 'onebit' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+class _PublicNames(MetaPathFinder, Loader):
+    """Finds a module by its public name: ``import onebit.bounds`` gives the one in ``certificates``."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        known = fullname.startswith("onebit.") and fullname.removeprefix("onebit.") in _PUBLIC_MODULES
+        return ModuleSpec(fullname, self) if known else None
+
+    def __init__(self) -> None:
+        self._own: dict[str, ModuleSpec | None] = {}
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(_PUBLIC_MODULES[spec.name.removeprefix("onebit.")])
+        self._own[spec.name] = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # It has run under its own name, which importing it under the other one must not change.
+        assert module.__spec__ is not None
+        module.__spec__ = self._own.pop(module.__spec__.name)
+
+
+if not any(isinstance(finder, _PublicNames) for finder in sys.meta_path):
+    sys.meta_path.append(_PublicNames())

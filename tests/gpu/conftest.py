@@ -12,9 +12,9 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
+from onebit.engine.gpu import device as gpus
+from onebit.engine.gpu.workers import Gpu
 from onebit.engine.workers import Cpu
-from onebit.gpu import device as gpus
-from onebit.gpu.workers import Gpu
 
 
 @pytest.fixture(scope="session")

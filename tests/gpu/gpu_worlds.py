@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onebit import Observations
-from onebit.gpu import device as gpus
+from onebit.engine.gpu import device as gpus
 
 needs_gpu = pytest.mark.skipif(gpus.interpreted(), reason="needs a GPU: too long for the interpreter")
 

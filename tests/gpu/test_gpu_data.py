@@ -7,11 +7,11 @@ import torch
 from gpu_worlds import needs_gpu
 
 from onebit import LogisticCompleter, Observations
-from onebit.gpu import sorting
-from onebit.gpu.data import uploaded
-from onebit.gpu.intake import taken_in
-from onebit.gpu.transfer import to_device, to_host
-from onebit.ids import IdIndex
+from onebit.data.ids import IdIndex
+from onebit.engine.gpu import sorting
+from onebit.engine.gpu.data import uploaded
+from onebit.engine.gpu.intake import taken_in
+from onebit.engine.gpu.transfer import to_device, to_host
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
@@ -86,7 +86,7 @@ def test_what_is_wrong_or_unusual_is_left_to_the_host(case, device):
 
 
 def test_pairs_that_do_not_fit_are_left_to_the_host(device, monkeypatch):
-    monkeypatch.setattr("onebit.gpu.intake.usable_bytes", lambda device: 100)
+    monkeypatch.setattr("onebit.engine.gpu.intake.usable_bytes", lambda device: 100)
     assert taken_in(np.array([[1, 1], [2, 2]]), np.array([1, 0]), device) is None
 
 

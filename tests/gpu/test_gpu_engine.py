@@ -13,17 +13,17 @@ from onebit import (
     Observations,
     simulate,
 )
-from onebit.engine.coordinate import Schedule, minimise
-from onebit.gpu import data, side, start
-from onebit.gpu import device as gpus
-from onebit.gpu.device import DeviceError
-from onebit.gpu.memory import LARGEST_RANK, answer_bytes, sort_bytes, state_bytes
-from onebit.gpu.transfer import to_host
-from onebit.gpu.workers import Gpu
-from onebit.hierarchy import Hierarchy
-from onebit.losses import GIBBS, HINGE, LOGISTIC
-from onebit.posterior import Gaussians, packed_size
-from onebit.priors import Gamma, InverseGamma
+from onebit.engine.descent import Schedule, minimise
+from onebit.engine.gpu import data, side, start
+from onebit.engine.gpu import device as gpus
+from onebit.engine.gpu.device import DeviceError
+from onebit.engine.gpu.memory import LARGEST_RANK, answer_bytes, sort_bytes, state_bytes
+from onebit.engine.gpu.transfer import to_host
+from onebit.engine.gpu.workers import Gpu
+from onebit.model.gaussians import Gaussians, packed_size
+from onebit.model.hierarchy import Hierarchy
+from onebit.model.losses import GIBBS, HINGE, LOGISTIC
+from onebit.model.priors import Gamma, InverseGamma
 
 
 def hierarchy_of(seen, rank, effects=(True, True), prior=None):
@@ -240,7 +240,7 @@ def test_streamed_answers_give_the_same_bit_for_bit(weighted, device, monkeypatc
     hierarchy = hierarchy_of(seen, 3)
     assert seen.by_row.size == 400  # sorted on the host, as data larger than the GPU's memory is
     monkeypatch.setattr(data, "STREAMED", 5000)
-    monkeypatch.setattr("onebit.gpu.memory.STREAMED", 5000)
+    monkeypatch.setattr("onebit.engine.gpu.memory.STREAMED", 5000)
     needed = state_bytes(seen.shape, seen.n, hierarchy, True)
     fits = []
     for memory in (None, needed + answer_bytes(10_000, weighted)):
@@ -285,7 +285,7 @@ def test_independent_coordinates_fit_where_full_covariances_do_not(device):
 
 def test_auto_takes_the_cpu_where_the_gpu_is_too_small(monkeypatch, small):
     monkeypatch.setattr(gpus, "SMALLEST_FIT", 0)
-    monkeypatch.setattr("onebit.gpu.workers.usable_bytes", lambda device: 1000)
+    monkeypatch.setattr("onebit.engine.gpu.workers.usable_bytes", lambda device: 1000)
     seen = random_answers(small, 0.6, 3)
     expected, found = (
         LogisticCompleter(2, random_state=0, max_iter=3, device=device).fit(seen)

@@ -7,10 +7,11 @@ from gpu_worlds import random_answers
 import onebit
 from onebit import HingeCompleter, LogisticCompleter
 from onebit.engine import checkpoint
+from onebit.engine.gpu import device as gpus
+from onebit.engine.gpu import predict
+from onebit.engine.gpu.side import DeviceSide
+from onebit.engine.scoring import score_moments, scores
 from onebit.engine.top import top_columns
-from onebit.gpu import device as gpus
-from onebit.gpu import predict
-from onebit.gpu.side import DeviceSide
 
 
 @pytest.fixture(autouse=True)
@@ -33,10 +34,10 @@ def model(request):
 def test_score_moments_are_the_cpus(model, rng):
     posterior = model.posterior_
     rows, columns = (rng.integers(-1, size, 90).astype(np.int32) for size in posterior.shape)
-    expected, found = (posterior.score_moments(rows, columns, None, d) for d in ("cpu", "cuda"))
+    expected, found = (score_moments(posterior, rows, columns, None, d) for d in ("cpu", "cuda"))
     np.testing.assert_allclose(found[0], expected[0], atol=1e-12)
     np.testing.assert_allclose(found[1], expected[1], atol=1e-12)
-    np.testing.assert_allclose(posterior.scores(rows, columns, None, "cuda"), expected[0], atol=1e-12)
+    np.testing.assert_allclose(scores(posterior, rows, columns, None, "cuda"), expected[0], atol=1e-12)
 
 
 @pytest.mark.parametrize("count", [1, 7, 290])
@@ -61,7 +62,7 @@ def test_small_blocks_tiles_and_new_rows_change_nothing(monkeypatch):
     expected, found = (top_columns(posterior, rows, 5, seen.by_row, None, d) for d in ("cpu", "cuda"))
     np.testing.assert_array_equal(found, expected)
     codes = rows[:20], np.arange(20, dtype=np.int32)
-    expected, found = (posterior.score_moments(*codes, None, d) for d in ("cpu", "cuda"))
+    expected, found = (score_moments(posterior, *codes, None, d) for d in ("cpu", "cuda"))
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 

@@ -53,8 +53,8 @@ def certify(
       onebit certify movies.onebit --method all --save
     """
     with plain_errors():
-        from onebit.bounds import check_delta
-        from onebit.record import Record, certificate_to_dict
+        from onebit.certificates.bounds import check_delta
+        from onebit.completers.record import Record, certificate_to_dict
 
         voice = Voice(quiet, as_json)
         fitted = loaded(model, threads, device)
@@ -115,7 +115,7 @@ def info(model: o.Model, as_json: o.Json = False, quiet: o.Quiet = False) -> Non
       onebit info movies.onebit
     """
     with plain_errors():
-        from onebit.summary import summary
+        from onebit.report.summary import summary
 
         voice = Voice(quiet, as_json)
         content = summary(loaded(model, None))

@@ -93,8 +93,8 @@ def read(
     no_ids: bool = False,
 ) -> Any:
     """Read a file of answers as the options say, and say what was guessed."""
-    from onebit.tables import Layout, read_table
-    from onebit.tables.answers import Vocabulary
+    from onebit.data.tables import Layout, read_table
+    from onebit.data.tables.answers import Vocabulary
 
     layout = Layout(
         row, col, answer, wide or None, not no_header, format, delimiter, drop=drop or (), ids=not no_ids
@@ -212,9 +212,9 @@ def fit(
       onebit fit votes.csv -o votes.onebit --refit
     """
     with plain_errors(*(() if checkpoint is None else ("Stopped. The same command goes on from here.",))):
-        from onebit.certificates import LIKE_THE_ANSWERED, at_most
-        from onebit.hold_out import check_hold_out_delta
-        from onebit.record import Record
+        from onebit.certificates.hold_out import check_hold_out_delta
+        from onebit.certificates.statements import LIKE_THE_ANSWERED, at_most
+        from onebit.completers.record import Record
 
         voice = Voice(quiet, as_json)
         checked_output(output, stdout=False)
@@ -351,8 +351,8 @@ def evaluate(
       onebit evaluate ratings.csv --threshold 3.5 --model logistic --json
     """
     with plain_errors():
-        from onebit.evaluation import MEASURES
-        from onebit.evaluation import evaluate as measure
+        from onebit.completers.evaluation import MEASURES
+        from onebit.completers.evaluation import evaluate as measure
 
         voice = Voice(quiet, as_json)
         estimator = new_model(

@@ -133,8 +133,8 @@ def threads_of(threads: int | None) -> int:
 def checked_device(device: str) -> str:
     """Return a device by its name, if there is such a one here."""
     from onebit.cli.shell import WrongCommand
-    from onebit.gpu.device import find
-    from onebit.parameters import Device as Rule
+    from onebit.completers.parameters import Device as Rule
+    from onebit.engine.gpu.device import find
 
     if not Rule().allows(device):
         raise WrongCommand(f"--device must be {Rule().explain()}, not {device!r}")

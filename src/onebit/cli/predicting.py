@@ -33,7 +33,7 @@ Spreadsheet = Annotated[
 
 def checked_format(output: str, output_format: str | None, spreadsheet: bool) -> None:
     """Refuse an output of a format that is not written."""
-    from onebit.tables.writing import output_format as format_of
+    from onebit.data.tables.writing import output_format as format_of
 
     kind, _ = format_of(output, output_format)
     if spreadsheet and kind not in ("csv", "tsv"):
@@ -51,7 +51,7 @@ def loaded(path: str, threads: int | None, device: str | None = None) -> Any:
 
 def kept_predictions(voice: Voice, model: Any, max_error: float | None, delta: float) -> Any:
     """Find which predictions are certified, and say what that means."""
-    from onebit.certificates import LIKE_THE_ANSWERED, at_most, confidence
+    from onebit.certificates.statements import LIKE_THE_ANSWERED, at_most, confidence
 
     if model.held_out_ is None or model.held_out_.disagreement is not None:
         if max_error is not None:
@@ -128,9 +128,9 @@ def predict(
       cut -d, -f1,2 new.csv | onebit predict movies.onebit - --max-error 0.05 > out.csv
     """
     with plain_errors():
-        from onebit.outputs import Tally, id_names, predicted_pairs
-        from onebit.tables import Layout, read_pairs, table_writer
-        from onebit.tables.writing import Formulas
+        from onebit.data.tables import Layout, read_pairs, table_writer
+        from onebit.data.tables.writing import Formulas
+        from onebit.report.outputs import Tally, id_names, predicted_pairs
 
         voice = Voice(quiet)
         if (pairs is None) == (not pair):
@@ -194,7 +194,7 @@ def _check_names(chosen: Any, model: Any) -> None:
     """Refuse a first line that was taken for names and is a pair of the model's own ids."""
     import pyarrow as pa
 
-    from onebit.tables.encoding import TextLookup
+    from onebit.data.tables.encoding import TextLookup
 
     places = ((model.rows_, chosen.row), (model.columns_, chosen.column))
     named = [
@@ -213,7 +213,7 @@ def _typed_pairs(pairs: list[str]) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    from onebit.tables import PairBatch
+    from onebit.data.tables import PairBatch
 
     sides: tuple[list[bytes], list[bytes]] = ([], [])
     for text in pairs:
@@ -276,10 +276,10 @@ def complete(
         import numpy as np
         import pyarrow as pa
 
-        from onebit.outputs import best_blanks, block_rows, whole_matrix
-        from onebit.tables import table_writer
-        from onebit.tables.encoding import TextLookup
-        from onebit.tables.writing import Formulas
+        from onebit.data.tables import table_writer
+        from onebit.data.tables.encoding import TextLookup
+        from onebit.data.tables.writing import Formulas
+        from onebit.report.outputs import best_blanks, block_rows, whole_matrix
 
         voice = Voice(quiet)
         if what not in ("answer", "probability", "score"):

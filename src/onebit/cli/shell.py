@@ -28,9 +28,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from onebit.data.files import identity, is_special
 from onebit.engine.checkpoint import own_name
-from onebit.files import identity, is_special
-from onebit.gpu.device import DeviceError
+from onebit.engine.gpu.device import DeviceError
 
 FAILED, WRONG, STOPPED = 1, 2, 130
 

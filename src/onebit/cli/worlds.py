@@ -49,10 +49,10 @@ def simulate(
         import numpy as np
         import pyarrow as pa
 
-        from onebit.school import school
-        from onebit.simulate import WORLDS
-        from onebit.simulate import world as draw_world
-        from onebit.tables import table_writer
+        from onebit.data.school import school
+        from onebit.data.simulate import WORLDS
+        from onebit.data.simulate import world as draw_world
+        from onebit.data.tables import table_writer
 
         voice = Voice(quiet)
         checked_output(output)
@@ -109,7 +109,7 @@ def demo(
       onebit demo -o demo --movielens ~/data/ml-100k
     """
     with plain_errors():
-        from onebit.demo import run_demo
+        from onebit.study.demo import run_demo
 
         run_demo(output, seed, movielens)
 
@@ -156,7 +156,7 @@ def study(
       onebit study --sampling -o exact --movielens ~/data/ml-100k
     """
     with plain_errors("Stopped. Everything finished is kept: the same command goes on from here."):
-        from onebit import simulate
+        from onebit.data import simulate
         from onebit.study import Plan, run, write_page
 
         if sampling:
@@ -197,7 +197,7 @@ def _study_sampling(
     jobs: int,
 ) -> None:
     """Hold the variational posteriors against their sampled truth."""
-    from onebit import simulate
+    from onebit.data import simulate
     from onebit.study.sampling import SamplingPlan, run_sampling, write_sampling_page
 
     if quick:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from onebit import checked, files
-from onebit.storage import Tensors, read, write
+from onebit.data import checked, files
+from onebit.data.storage import Tensors, read, write
 
 # Seconds between two writes of an unfinished descent.
 INTERVAL = 20.0

@@ -22,8 +22,8 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from onebit.engine.coordinate import Callback, Progress
-from onebit.observations import Observations
+from onebit.data.observations import Observations
+from onebit.engine.descent import Callback, Progress
 
 Array = NDArray[np.float64]
 

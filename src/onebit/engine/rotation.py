@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums
+from onebit.model.hierarchy import Hierarchy, HyperPosterior, SideSums
 
 Array = NDArray[np.float64]
 

@@ -16,11 +16,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.engine.kernels import whole_blocks
-from onebit.engine.vectors import BLOCK, prefetch16, weighted_sum16
-from onebit.hierarchy import Hierarchy
-from onebit.observations import Observations, View
-from onebit.threads import Threads
+from onebit.data.observations import Observations, View
+from onebit.engine.cpu.passes import whole_blocks
+from onebit.engine.cpu.threads import Threads
+from onebit.engine.cpu.vectors import BLOCK, prefetch16, weighted_sum16
+from onebit.model.hierarchy import Hierarchy
 
 Array = NDArray[np.float64]
 

@@ -10,10 +10,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.gpu import device as gpus
-from onebit.observations import View
-from onebit.posterior import Posterior
-from onebit.threads import threads
+from onebit.data.observations import View
+from onebit.engine.cpu.threads import threads
+from onebit.engine.gpu import device as gpus
+from onebit.model.posterior import Posterior
 
 Codes = NDArray[np.int32]
 
@@ -97,7 +97,7 @@ def top_columns(
     rows = np.ascontiguousarray(rows, dtype=np.int32)
     found = gpus.for_prediction(device, len(rows) * posterior.shape[1])
     if found is not None:
-        from onebit.gpu.predict import on_device
+        from onebit.engine.gpu.predict import on_device
 
         try:
             with gpus.at_work(found):

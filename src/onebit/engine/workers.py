@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from onebit.engine.coordinate import Prior, Workers
-from onebit.engine.side import Side
+from onebit.data.observations import Observations
+from onebit.engine.cpu.side import Side
+from onebit.engine.cpu.threads import Threads, thread_count, threads
+from onebit.engine.descent import Prior, Workers
+from onebit.engine.gpu import device as gpus
 from onebit.engine.start import START_VARIANCE, Start, spectral_start
-from onebit.gpu import device as gpus
-from onebit.hierarchy import Hierarchy
-from onebit.observations import Observations
-from onebit.posterior import Gaussians, independent_gaussians
-from onebit.threads import Threads, thread_count, threads
+from onebit.model.gaussians import Gaussians, independent_gaussians
+from onebit.model.hierarchy import Hierarchy
 
 
 class Cpu:
@@ -78,7 +78,7 @@ def workers(device: str, n_jobs: int | None, n_answers: int) -> Iterator[Workers
         with threads(n_jobs) as pool:
             yield Cpu(pool)
         return
-    from onebit.gpu.workers import Gpu
+    from onebit.engine.gpu.workers import Gpu
 
     with gpus.at_work(found):
         yield Gpu(found, thread_count(n_jobs))

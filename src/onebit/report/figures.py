@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from onebit import plots
-from onebit.estimator import PairClassifier
+from onebit.completers.base import PairClassifier
+from onebit.report import plots
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.estimator import PairClassifier
+from onebit.completers.base import PairClassifier
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit import __version__
-from onebit.certificates import (
+from onebit.certificates.ladder import Ladder
+from onebit.certificates.statements import (
     Certificate,
     GroupCertificate,
     SelectiveCertificate,
@@ -22,15 +23,15 @@ from onebit.certificates import (
     at_most,
     confidence,
 )
-from onebit.completers import LogisticCompleter
-from onebit.diagnostics import sampling_words
-from onebit.estimator import PairClassifier
-from onebit.files import written_whole
-from onebit.ladder import Ladder
-from onebit.record import Record
+from onebit.completers.base import PairClassifier
+from onebit.completers.bayes import LogisticCompleter
+from onebit.completers.record import Record
+from onebit.data.files import written_whole
+from onebit.model.diagnostics import sampling_words
 from onebit.report import figures
 from onebit.report.layout import effects_of, factors_of, places, principal
 from onebit.report.policy import policy
+from onebit.report.summary import settings_of
 from onebit.report.words import (
     Sides,
     cut,
@@ -39,7 +40,6 @@ from onebit.report.words import (
     share,
     whole,
 )
-from onebit.summary import settings_of
 
 Array = NDArray[np.float64]
 
@@ -268,7 +268,7 @@ def _value(value: Any) -> str:
 
 def _python(model: PairClassifier) -> str:
     """Return the call that makes such a model."""
-    from onebit.models import plain_parameters
+    from onebit.completers.models import plain_parameters
 
     defaults = type(model)().get_params(deep=False)
     settings = {

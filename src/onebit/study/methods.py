@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from onebit.auto import AutoCompleter
-from onebit.completers import HingeCompleter, LogisticCompleter
-from onebit.estimator import PairClassifier
-from onebit.nuclear import NuclearNormCompleter
-from onebit.randomised import GibbsCompleter
+from onebit.completers.auto import AutoCompleter
+from onebit.completers.base import PairClassifier
+from onebit.completers.bayes import HingeCompleter, LogisticCompleter
+from onebit.completers.gibbs import GibbsCompleter
+from onebit.completers.nuclear import NuclearNormCompleter
 
 RANK = 10  # K in the paper
 HELD_OUT = 0.15

@@ -11,9 +11,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.engine.counter import chain_key
-from onebit.engine.draws import draw_polya_gamma, polya_gamma_hats
-from onebit.simulate import World
+from onebit.data.simulate import World
+from onebit.engine.sampling.philox import chain_key
+from onebit.engine.sampling.variates import draw_polya_gamma, polya_gamma_hats
 
 Array = NDArray[np.float64]
 

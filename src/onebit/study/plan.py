@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import log_loss
 
-from onebit import simulate
-from onebit.datasets import load_movielens_100k
+from onebit.data import simulate
+from onebit.data.datasets import load_movielens_100k
 from onebit.study.methods import METHODS, ORACLE
 from onebit.study.oracle import oracle_scores
 

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import joblib
 
-from onebit.datasets import load_movielens_100k
+from onebit.data.datasets import load_movielens_100k
+from onebit.engine.cpu.threads import thread_count
 from onebit.study.plan import MOVIELENS, Plan, Task, as_json, task_from
-from onebit.threads import thread_count
 
 Found = TypeVar("Found")
 

@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 
-from onebit import simulate
-from onebit.completers import HingeCompleter, LogisticCompleter
-from onebit.datasets import load_movielens_100k
-from onebit.exact import ExactCompleter
+from onebit.completers.bayes import HingeCompleter, LogisticCompleter
+from onebit.completers.sampled import ExactCompleter
+from onebit.data import simulate
+from onebit.data.datasets import load_movielens_100k
+from onebit.engine.cpu.threads import thread_count
 from onebit.study.page import markdown
 from onebit.study.plan import MOVIELENS, MOVIELENS_TEST
 from onebit.study.runner import StudyError, begun
-from onebit.threads import thread_count
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]

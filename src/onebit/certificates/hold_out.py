@@ -1,0 +1,246 @@
+"""Certificates that are paid for with held-out answers.
+
+``fit(..., certify=0.1)`` reserves a tenth of the answers before anything is fitted or tuned, and their
+errors are counted once.
+
+*All predictions.* Given the fitted predictor, each held-out answer is wrong independently with the
+predictor's risk ``R``, so the count of errors is binomial, and the largest ``R`` under which so few
+errors still have probability ``delta`` bounds it (Clopper and Pearson, 1934).
+
+*Groups.* Which group a prediction belongs to is known from the prediction. Given how many held-out pairs
+fall into a group, they are independent draws from it, so the same bound holds inside. Each group gets its
+share of ``delta``, and all hold at once.
+
+*The surest share.* Let ``t`` be the k-th largest confidence among the held-out pairs. Given ``t``, the
+pairs above it are independent draws from those with confidence above ``t``, so the same bound holds for
+the risk among these. Over a grid of shares that is fixed in advance, each gets ``delta`` divided by the
+number of shares, and all hold at once.
+
+*Distinct entries.* Where no entry is answered twice, the held-out entries are drawn without replacement
+from those outside the fitted part, and the count of errors is hypergeometric. The binomial bound is then
+on the safe side as long as ``delta`` is at most ``MOST_DELTA`` (enumerated up to 45 entries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.certificates.bounds import binomial_upper_bound, check_delta
+from onebit.certificates.statements import (
+    ASSUMPTIONS,
+    BLANKS,
+    COMMONER,
+    COUNTED_ONCE,
+    DRAWN_EVENLY,
+    IID,
+    LIKE_THE_ANSWERED,
+    OUTSIDE,
+    TIES,
+    UNIFORM,
+    Certificate,
+    GroupCertificate,
+    Kept,
+    KeptAnswer,
+    SelectiveCertificate,
+)
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int32]
+Marks = NDArray[np.bool_]
+
+# The whole has a certificate of its own, at the whole delta.
+SHARES = tuple(np.round(np.arange(0.1, 0.95, 0.1), 1).tolist())
+# Of the predictions of one answer, all may be kept too.
+KEPT_SHARES = (*SHARES, 1.0)
+# At 0.4 the binomial bound can fail for entries drawn without replacement.
+MOST_DELTA = 0.2
+# Groups by predicted answer, "no" first.
+SAID = ('said "no"', 'said "yes"')
+
+
+def check_hold_out_delta(delta: float) -> None:
+    """Refuse a ``delta`` at which a held-out certificate is not known to hold."""
+    check_delta(delta)
+    if delta > MOST_DELTA:
+        raise ValueError(
+            f"delta must be at most {MOST_DELTA} for a held-out certificate, got {delta!r}: beyond it "
+            "the bound may fail for entries that are answered once each"
+        )
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What became of the held-out answers, one of each in every array, the surest prediction first.
+
+    Attributes
+    ----------
+    confidence : ndarray of float
+        The probability that the model gave to its own prediction.
+    yes : ndarray of bool
+        Whether it predicted "yes".
+    wrong : ndarray of bool
+        Whether it was wrong; a score of exactly zero counts as wrong.
+    sign : ndarray of int8
+        The answer, -1 or 1.
+    rows, columns : ndarray of int32
+        The codes of the entry.
+    commoner : int
+        The commoner of the fitted answers, -1 or 1.
+    also_fitted : int
+        How many of the entries have fitted answers too.
+    blanks : int or None
+        The entries of the table without any answer; None where some entry is answered more than once.
+    disagreement : float or None
+        Of a model that was refitted on all answers: the share of the table's entries on which it and the
+        model that was counted predict differently, which adds to the risk.
+    """
+
+    confidence: Array
+    yes: Marks
+    wrong: Marks
+    sign: NDArray[np.int8]
+    rows: Codes
+    columns: Codes
+    commoner: int = 1
+    also_fitted: int = 0
+    blanks: int | None = None
+    disagreement: float | None = None
+
+    @classmethod
+    def count(
+        cls,
+        confidence: Array,
+        decision: Array,
+        sign: NDArray[np.int8],
+        rows: Codes | None = None,
+        columns: Codes | None = None,
+        *,
+        commoner: int = 1,
+        also_fitted: int = 0,
+        blanks: int | None = None,
+    ) -> HeldOut:
+        """Build from predictions in any order; the sign of a ``decision`` is the answer predicted."""
+        order = np.argsort(-confidence, kind="stable")
+        nowhere = np.full(len(order), -1, dtype=np.int32)
+        return cls(
+            confidence[order],
+            (decision > 0)[order],
+            (decision * sign <= 0)[order],
+            np.asarray(sign, dtype=np.int8)[order],
+            (nowhere if rows is None else rows)[order],
+            (nowhere if columns is None else columns)[order],
+            commoner,
+            also_fitted,
+            blanks,
+        )
+
+    def certify(self, delta: float) -> Certificate:
+        """Bound the error rate of all predictions."""
+        check_hold_out_delta(delta)
+        counted = self._certificate(slice(None), delta, f"the predictions {LIKE_THE_ANSWERED}")
+        if self.disagreement is None:
+            return counted
+        terms = {name: value for name, value in counted.terms.items() if name != BLANKS}
+        return Certificate(
+            min(counted.bound + self.disagreement, 1.0),
+            delta,
+            "hold-out, refit on all answers, disagreement added",
+            f"the predictions of the model refitted on all answers, {DRAWN_EVENLY},",
+            terms | {"share on which the two fits disagree": self.disagreement},
+            (IID, OUTSIDE, UNIFORM, COUNTED_ONCE, TIES),
+            of_this_model=True,
+        )
+
+    def certify_by_answer(self, delta: float) -> GroupCertificate:
+        """Bound the error rates of the predictions that say "no" and of those that say "yes", at once."""
+        check_hold_out_delta(delta)
+        self._check_as_counted("the groups")
+        certificates = tuple(
+            self._certificate(part, delta / 2, f"the predictions that {said} {LIKE_THE_ANSWERED}")
+            for said, part in self._by_answer()
+        )
+        return GroupCertificate("predicted", SAID, certificates, delta)
+
+    def certify_selective(self, delta: float) -> SelectiveCertificate:
+        """Bound the error rates of the surest shares, all at once."""
+        check_hold_out_delta(delta)
+        self._check_as_counted("the surest shares")
+        every = np.arange(len(self.wrong))
+        found = list(self._surest(every, SHARES, delta, "the predictions"))
+        shares, thresholds, certificates = zip(*found, strict=True)
+        return SelectiveCertificate(shares, thresholds, certificates, delta)
+
+    def keep(self, max_error: float, delta: float) -> Kept:
+        """Find, for each predicted answer, the largest share whose certified error is small enough."""
+        if isinstance(max_error, bool) or not 0 < max_error < 1:
+            raise ValueError(f"max_error must lie between 0 and 1, got {max_error!r}")
+        check_hold_out_delta(delta)
+        self._check_as_counted("what may be kept")
+        parts: list[KeptAnswer] = []
+        kept = 0
+        for said, part in self._by_answer():
+            best = KeptAnswer(said, max_error, 0.0, float("inf"), None)
+            whose = f"the predictions that {said}"
+            for share, threshold, certificate in self._surest(part, KEPT_SHARES, delta / 2, whose):
+                if certificate.bound <= max_error:
+                    best = KeptAnswer(said, max_error, share, threshold, certificate)
+            parts.append(best)
+            kept += int((self.confidence[part] > best.threshold).sum())
+        no, yes = parts
+        return Kept(max_error, no, yes, kept / max(len(self.wrong), 1), delta)
+
+    def _check_as_counted(self, what: str) -> None:
+        if self.disagreement is not None:
+            raise ValueError(
+                "a refitted model predicts with another confidence than the one that was counted; take "
+                f"{what} from the model before refit()"
+            )
+
+    def _by_answer(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
+        """Yield the places of the predictions that say "no", then of those that say "yes"."""
+        yield SAID[0], np.flatnonzero(~self.yes)
+        yield SAID[1], np.flatnonzero(self.yes)
+
+    def _surest(
+        self, places: NDArray[np.int64], shares: tuple[float, ...], delta: float, whose: str
+    ) -> Iterator[tuple[float, float, Certificate]]:
+        """Yield share, threshold and certificate for each share of a grid; ``places`` by confidence.
+
+        All of them hold at once with probability ``1 - delta``.
+        """
+        confidence = self.confidence[places]
+        for share in shares:
+            place = round(share * len(places))
+            # The whole has no threshold; otherwise the first pair left out sets it.
+            threshold = 0.0 if place >= len(places) else float(confidence[place])
+            above = places[confidence > threshold]
+            found = len(above) / len(places) if len(places) else 0.0
+            who = f"the surest {found:.0%} of {whose} {LIKE_THE_ANSWERED}"
+            yield found, threshold, self._certificate(above, delta / len(shares), who)
+
+    def _certificate(self, places: slice | NDArray[np.int64], delta: float, who: str) -> Certificate:
+        wrong = self.wrong[places]
+        errors, trials = int(wrong.sum()), len(wrong)
+        terms = {
+            "held-out answers": float(trials),
+            "errors": float(errors),
+            "observed error": errors / trials if trials else 1.0,
+            "delta": delta,
+        }
+        if self.also_fitted:
+            terms["held-out answers to entries that were fitted too"] = float(self.also_fitted)
+        bound = binomial_upper_bound(errors, trials, delta)
+        if isinstance(places, slice) and trials:
+            terms[COMMONER] = float((self.sign != self.commoner).mean())
+        if isinstance(places, slice) and self.blanks:
+            # Of all entries outside the fitted part at most a share `bound` is wrong; the held-out ones
+            # among them have had their errors counted.
+            outside = trials + self.blanks
+            terms[BLANKS] = min(max(bound * outside - errors, 0.0) / self.blanks, 1.0)
+        return Certificate(
+            bound, delta, "hold-out, Clopper-Pearson", who, terms, ASSUMPTIONS, of_this_model=True
+        )

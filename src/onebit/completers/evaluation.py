@@ -1,0 +1,131 @@
+"""How good a model is on answers that it has not seen: cross-validation, beside two baselines."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from onebit.completers.base import PairClassifier
+from onebit.completers.bayes import LogisticCompleter
+from onebit.data.observations import Entries, Observations
+
+Array = NDArray[np.float64]
+
+MEASURES = ("accuracy", "log_loss", "brier", "calibration_error")
+_BINS = 10
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The measures of every method on every fold.
+
+    Attributes
+    ----------
+    folds : pandas.DataFrame
+        Columns ``method``, ``fold`` and the measures: accuracy (a score of zero is wrong), log-loss in
+        nats, Brier score, and the calibration error, the mean gap between the stated probability of yes
+        and the share of yes over ten bins of equal size.
+    n_answers : int
+        All answers.
+    """
+
+    folds: pd.DataFrame
+    n_answers: int
+
+    def table(self) -> pd.DataFrame:
+        """Return means over the folds, and their standard errors (``..._se``), a method a line."""
+        groups = self.folds.groupby("method", sort=False)[list(MEASURES)]
+        means, errors = groups.mean(), groups.sem()
+        return means.join(errors.add_suffix("_se"))
+
+
+def evaluate(
+    model: PairClassifier,
+    seen: Observations,
+    folds: int = 5,
+    seed: int = 0,
+    tell: Callable[[int, int, str], None] | None = None,
+) -> Evaluation:
+    """Cross-validate a model, the effects alone and the commoner answer on the same random folds.
+
+    Parameters
+    ----------
+    model : completer
+        Cloned for every fold.
+    seen : Observations
+        The answers.
+    folds : int
+        Parts to cut the answers into; each is predicted from the others.
+    seed : int
+        Of the cut.
+    tell : callable, optional
+        Called with the fits done, all fits, and the name of the method that comes next.
+
+    Examples
+    --------
+    >>> from onebit import LogisticCompleter, Observations, simulate
+    >>> from onebit.completers.evaluation import evaluate
+    >>> world = simulate.world("B1", rank=2, shape=(60, 50), density=0.5, seed=0)
+    >>> result = evaluate(LogisticCompleter(4), Observations.from_pairs(world.pairs, world.answers), 3)
+    >>> result.table().index.tolist()
+    ['LogisticCompleter', 'effects only', 'commoner answer']
+    """
+    if not 2 <= folds <= seen.n // 2:
+        raise ValueError(f"{seen.n} answers can be cut into 2 to {seen.n // 2} folds, not {folds}")
+    part = np.random.default_rng(seed).permutation(np.arange(seen.n) % folds)
+    jobs = {"n_jobs": model.n_jobs} if hasattr(model, "n_jobs") else {}
+    methods: list[tuple[str, PairClassifier | None]] = [
+        (type(model).__name__, model),
+        ("effects only", LogisticCompleter(0, random_state=seed, **jobs)),
+        ("commoner answer", None),
+    ]
+    lines = []
+    for fold in range(folds):
+        train, test = seen.take(part != fold), seen.entries(part == fold)
+        for k, (name, method) in enumerate(methods):
+            if tell is not None:
+                tell(fold * len(methods) + k, folds * len(methods), name)
+            score, yes = _predicted(method, train, test)
+            lines.append({"method": name, "fold": fold} | _measures(test.sign, score, yes))
+    if tell is not None:
+        tell(folds * len(methods), folds * len(methods), "")
+    return Evaluation(pd.DataFrame(lines), seen.n)
+
+
+def _predicted(method: PairClassifier | None, train: Observations, test: Entries) -> tuple[Array, Array]:
+    if method is None:
+        yes = (np.count_nonzero(train.by_row.sign > 0) + 1) / (train.n + 2)
+        return np.full(len(test.sign), 1.0 if yes >= 0.5 else -1.0), np.full(len(test.sign), yes)
+    fitted: Any = clone(method)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted.fit(train)
+    found = fitted.predictions(test.rows, test.columns)
+    return found.score, found.probability
+
+
+def _measures(sign: NDArray[np.int8], score: Array, yes: Array) -> dict[str, float]:
+    outcome = sign > 0
+    likelihood = np.where(outcome, yes, 1.0 - yes)
+    return {
+        "accuracy": float(np.mean(score * sign > 0)),
+        "log_loss": float(-np.log(likelihood).mean()),
+        "brier": float(((yes - outcome) ** 2).mean()),
+        "calibration_error": calibration_error(yes, outcome),
+    }
+
+
+def calibration_error(probability: Array, happened: NDArray[np.bool_]) -> float:
+    """Return the mean gap between stated and observed probability, over bins of equal size."""
+    order = np.argsort(probability, kind="stable")
+    bins = [part for part in np.array_split(order, _BINS) if len(part)]
+    gaps = [abs(probability[part].mean() - happened[part].mean()) for part in bins]
+    return float(np.average(gaps, weights=[len(part) for part in bins]))

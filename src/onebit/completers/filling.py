@@ -1,0 +1,185 @@
+"""The filled matrix, and lists of the likeliest blanks.
+
+Known answers stay as they are; blanks get what the model predicts. An entry that was answered several
+times counts with the share of "yes" among its answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import psutil
+from numpy.typing import NDArray
+
+from onebit.completers.predictions import Codes, Predictions, table_blocks
+from onebit.data.observations import Observations, View
+
+if TYPE_CHECKING:
+    from onebit.completers.base import PairClassifier
+
+OUTPUTS = ("probability", "answer", "score")
+# Entries that are predicted at a time.
+BLOCK = 500_000
+
+
+def check_output(output: str) -> None:
+    """Refuse what a matrix cannot be filled with."""
+    if output not in OUTPUTS:
+        raise ValueError(f'output must be "probability", "answer" or "score", got {output!r}')
+
+
+def known_answers(model: PairClassifier) -> View:
+    """Return the answers that a model knows, by row: those it was fitted with, held out or folded in."""
+    seen = model.kept_answers().everything
+    if not model._folded:
+        return seen.by_row
+    parts = [(seen.by_row.owners(), seen.by_row.index, seen.by_row.sign), *model._folded]
+    rows, columns, sign = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return Observations.from_codes(model.rows_, model.columns_, rows, columns, sign).by_row
+
+
+def known_shares(known: View, rows: Codes) -> tuple[NDArray[np.int64], Codes, NDArray[np.float64]]:
+    """Return the answered entries of some rows: place among the rows, column, share of "yes"."""
+    inside = np.flatnonzero(rows < known.size)
+    begin, end = known.start[rows[inside]], known.start[rows[inside] + 1]
+    counts = end - begin
+    line = np.repeat(inside, counts)
+    offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    place = np.repeat(begin, counts) + offset
+    columns, yes = known.index[place], (known.sign[place] > 0).astype(float)
+    first = np.ones(len(line), dtype=bool)  # repeats of an entry stand side by side
+    first[1:] = (line[1:] != line[:-1]) | (columns[1:] != columns[:-1])
+    group = np.cumsum(first) - 1
+    share = np.bincount(group, yes) / np.bincount(group) if len(group) else yes
+    return line[first], columns[first], share
+
+
+def fill(
+    model: PairClassifier, output: str, found: Predictions, at: NDArray[np.int64], share: Any
+) -> NDArray[Any]:
+    """Return values of entries: the known ones (``at``, with their share of "yes"), else predicted."""
+    if output == "score":
+        return found.score
+    if output == "probability":
+        values = found.probability.copy()
+        values[at] = share
+        return values
+    yes = found.yes.copy()
+    yes[at] = np.where(share == 0.5, yes[at], share > 0.5)
+    return model.classes_[yes.astype(int)]
+
+
+def filled_matrix(model: PairClassifier, output: str, everywhere: bool) -> pd.DataFrame:
+    """Return the whole matrix as a labelled frame; see ``PairClassifier.complete``."""
+    check_output(output)
+    rows, columns = len(model.rows_), len(model.columns_)
+    kind = model.classes_.dtype if output == "answer" else np.dtype(float)
+    needed = float(rows) * columns * kind.itemsize
+    available = psutil.virtual_memory().available
+    if needed > 0.8 * available:
+        raise MemoryError(
+            f"the filled matrix of {rows} x {columns} needs {needed / 2**30:.1f} GiB and "
+            f"{available / 2**30:.1f} GiB are free; predict the pairs that you need instead"
+        )
+    known = None if everywhere or output == "score" else known_answers(model)
+    matrix = np.empty((rows, columns), dtype=kind)
+    done = 0
+    for codes, pair in table_blocks(model.rows_.listed, model.columns_.listed):
+        block = block_values(model, output, codes, pair, known).reshape(len(codes), columns)
+        matrix[done : done + len(codes)] = block
+        done += len(codes)
+    return pd.DataFrame(matrix, index=model.rows_.listed_labels, columns=model.columns_.listed_labels)
+
+
+def block_values(
+    model: PairClassifier, output: str, rows: Codes, pair: tuple[Codes, Codes], known: View | None
+) -> NDArray[Any]:
+    """Return the values of all entries of some rows, row after row."""
+    if output == "score":
+        return model._scores(*pair)
+    if output == "answer" and known is None:
+        return model.classes_[(model._decisions(*pair) > 0).astype(int)]
+    found = model.predictions(*pair)
+    at, share = known_places(model, rows, known)
+    return fill(model, output, found, at, share)
+
+
+def known_places(
+    model: PairClassifier, rows: Codes, known: View | None
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return where, among all entries of some rows, the known answers are, and their share of "yes".
+
+    Entries are counted row after row, columns in the order in which they are listed.
+    """
+    if known is None:
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    line, column, share = known_shares(known, rows)
+    place = np.argsort(model.columns_.listed)
+    return line * np.int64(len(place)) + place[column], share
+
+
+def candidates(model: PairClassifier, count: int) -> int:
+    """Return how many of the highest scores of a row are looked at for its most probable ones."""
+    return min(max(4 * count, count + 50), len(model.columns_))
+
+
+def best_columns(
+    model: PairClassifier, count: int, rows: Codes, answered: bool = False
+) -> Iterator[tuple[Codes, NDArray[np.int64], Codes, Predictions]]:
+    """Yield the columns that rows most likely say yes to: rows, ranks from 1, columns, predictions.
+
+    They are the most probable among a few times as many with the highest scores. Entries that have an
+    answer already are left out unless ``answered``.
+    """
+    seen = None if answered else known_answers(model)
+    width = candidates(model, count)
+    size = max(1, BLOCK // max(width, 1))
+    for begin in range(0, len(rows), size):
+        block = rows[begin : begin + size]
+        column = model.top_columns(block, width, seen).ravel()
+        line = np.repeat(np.arange(len(block)), width)[column >= 0]
+        column = column[column >= 0]
+        found = model.predictions(block[line], column)
+        order = np.lexsort((-found.probability, line))
+        first = np.searchsorted(line, np.arange(len(block)))  # `line` is sorted, before and after
+        rank = np.arange(len(line)) - first[line] + 1
+        order, rank = order[rank <= count], rank[rank <= count]
+        yield block[line[order]], rank, column[order], found.at(order)
+
+
+def recommendations(model: PairClassifier, rows: Any, n: int, answered: bool) -> pd.DataFrame:
+    """Return the likeliest columns of rows by their ids; see ``PairClassifier.recommend``."""
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ValueError(f"n is the number of columns for each row, at least one; got {n!r}")
+    if rows is None:
+        codes = model.rows_.listed
+    else:
+        asked = [rows] if np.ndim(rows) == 0 else rows
+        codes = model.rows_.encode(asked)
+        if (codes < 0).any():
+            missing = np.asarray(asked, dtype=object)[codes < 0]
+            raise ValueError(
+                f"{len(missing)} of these rows are not known, the first is {missing[0]!r}; fold_in adds "
+                "a row from its answers"
+            )
+    names = [index.labels.name or side for index, side in
+             ((model.rows_, "row"), (model.columns_, "column"))]  # fmt: skip
+    if names[0] == names[1]:
+        names = ["row", "column"]
+    parts = [
+        pd.DataFrame(
+            {
+                names[0]: model.rows_.labels[row],
+                "rank": rank,
+                names[1]: model.columns_.labels[column],
+                "probability": found.probability,
+            }
+        )
+        for row, rank, column, found in best_columns(model, int(n), codes, answered)
+    ]
+    if not parts:
+        return pd.DataFrame(columns=[names[0], "rank", names[1], "probability"])
+    return pd.concat(parts, ignore_index=True)

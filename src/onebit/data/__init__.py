@@ -1,0 +1,1 @@
+"""Where answers come from: ids, observations, tables, files, made worlds."""

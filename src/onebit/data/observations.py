@@ -1,0 +1,445 @@
+"""What was seen: pairs of ids, one sign each, sorted once by row and once by column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from onebit.data.ids import IdIndex, pair_columns
+
+MAX_SIZE = np.iinfo(np.int32).max
+# Relative to the mean weight. The kernels gather in single precision.
+LARGEST_WEIGHT = 1e4
+
+
+@dataclass(frozen=True)
+class View:
+    """The observations of every row (or of every column), stored one after the other.
+
+    The answers of row ``i`` are ``start[i]:start[i + 1]`` of ``index`` (which column) and ``sign``
+    (-1 or 1). ``weight`` is empty when all answers weigh the same.
+    """
+
+    start: NDArray[np.int64]
+    index: NDArray[np.int32]
+    sign: NDArray[np.int8]
+    weight: NDArray[np.float32]
+
+    @property
+    def size(self) -> int:
+        """The number of rows (or columns)."""
+        return len(self.start) - 1
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of answers of each row (or column)."""
+        return np.diff(self.start)
+
+    def freeze(self) -> None:
+        """Let nobody write to the arrays from here on."""
+        for array in (self.start, self.index, self.sign, self.weight):
+            array.setflags(write=False)
+
+    def owners(self) -> NDArray[np.int32]:
+        """Return, for each observation, the row (or column) that it belongs to."""
+        return np.repeat(np.arange(self.size, dtype=np.int32), self.counts)
+
+
+class Entries(NamedTuple):
+    """Observations one by one: codes, signs and, if there are any, weights."""
+
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    sign: NDArray[np.int8]
+    weight: NDArray[np.float32] | None
+
+    def on_host(self) -> Entries:
+        """Return the same in this machine's own memory."""
+        return self
+
+
+@numba.njit(cache=True, nogil=True)
+def _sort_loose(owner, other, sign, weight, cursor, index, signs, weights):
+    """Write the answers owner by owner, negative ones first, otherwise in the order they came.
+
+    ``cursor[i]`` is where the answers of owner ``i`` begin; it moves to where they end.
+    """
+    for wanted in (-1, 1):
+        for k in range(len(owner)):
+            if sign[k] == wanted:
+                at = cursor[owner[k]]
+                cursor[owner[k]] = at + 1
+                index[at], signs[at] = other[k], wanted
+                if len(weight):
+                    weights[at] = weight[k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _turn(start, index, sign, weight, cursor, turned_index, turned_sign, turned_weight):
+    """Write a view the other way round: the answers of every row as answers of every column."""
+    for i in range(len(start) - 1):
+        for k in range(start[i], start[i + 1]):
+            at = cursor[index[k]]
+            cursor[index[k]] = at + 1
+            turned_index[at], turned_sign[at] = i, sign[k]
+            if len(weight):
+                turned_weight[at] = weight[k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(owner, counts):
+    for k in range(len(owner)):
+        counts[owner[k]] += 1
+
+
+def _starts(owner: NDArray[np.int32], size: int) -> NDArray[np.int64]:
+    start = np.zeros(size + 1, dtype=np.int64)
+    _count(owner, start[1:])
+    np.cumsum(start, out=start)
+    return start
+
+
+def _empty_view(start: NDArray[np.int64], weight: NDArray[np.float32]) -> View:
+    n = int(start[-1])
+    return View(start, np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int8), np.empty_like(weight))
+
+
+def _sorted_views(entries: Entries, shape: tuple[int, int]) -> tuple[View, View]:
+    """Sort loose answers by row and by column."""
+    rows, columns = (np.ascontiguousarray(codes, dtype=np.int32) for codes in entries[:2])
+    sign, weight = entries.sign, entries.weight
+    if weight is None:
+        weight = np.empty(0, dtype=np.float32)
+    else:
+        order = np.argsort(weight, kind="stable")
+        rows, columns, sign, weight = rows[order], columns[order], sign[order], weight[order]
+    # Each stable sort keeps the order of the one before: rows list their columns in order, columns
+    # their rows, and repeats of one entry their answers, so that results do not depend on the
+    # order in which answers came. The first view by columns is only a step, and overwritten.
+    by_row = _empty_view(_starts(rows, shape[0]), weight)
+    by_column = _empty_view(_starts(columns, shape[1]), weight)
+    _sort_loose(
+        columns, rows, sign, weight, by_column.start[:-1].copy(), by_column.index, by_column.sign,
+        by_column.weight,
+    )  # fmt: skip
+    for view, turned in ((by_column, by_row), (by_row, by_column)):
+        _turn(
+            view.start, view.index, view.sign, view.weight, turned.start[:-1].copy(), turned.index,
+            turned.sign, turned.weight,
+        )  # fmt: skip
+    for view in (by_row, by_column):
+        view.freeze()
+    return by_row, by_column
+
+
+class _Held:
+    """The answers of some observations and their copies: loose, then sorted. Threads may ask at once."""
+
+    def __init__(self, loose: Any) -> None:
+        self.loose: Any | None = loose
+        self._views: tuple[View, View] | None = None
+
+    def sorted(self, shape: tuple[int, int]) -> tuple[View, View]:
+        """Return the views by row and by column."""
+        loose, views = self.loose, self._views
+        if views is None and loose is not None:
+            views = self._views = _sorted_views(loose.on_host(), shape)
+            self.loose = None
+        views = views or self._views
+        assert views is not None
+        return views
+
+
+@dataclass(frozen=True)
+class Observations:
+    """A yes/no matrix with blanks: ids of its rows and columns and the two sorted views.
+
+    Answers are sorted when a view is first asked for.
+
+    One entry may be answered several times, also with contradicting answers: the paper's
+    observations are drawn with repetition, and each answer counts.
+
+    Examples
+    --------
+    >>> from onebit import Observations
+    >>> seen = Observations.from_pairs([("ann", "x"), ("bob", "x"), ("ann", "y")], [1, 0, 1])
+    >>> seen
+    Observations(2 rows, 2 columns, 3 answers, 66.7 % yes)
+    >>> Observations.from_matrix([[1, float("nan")], [-1, 1]]).n
+    3
+    """
+
+    rows: IdIndex
+    columns: IdIndex
+    classes: NDArray[Any]
+    n: int
+    weighted: bool
+    _held: _Held = field(repr=False)
+
+    @classmethod
+    def from_pairs(cls, pairs: Any, answers: Any, sample_weight: ArrayLike | None = None) -> Observations:
+        """Build from a two-column table of ids and one answer each.
+
+        Parameters
+        ----------
+        pairs : array, data frame or sequence of pairs
+            Row ids in the first column, column ids in the second.
+        answers : array_like of shape (n,)
+            Signs as {-1, 1}, {0, 1} or booleans.
+        sample_weight : array_like of shape (n,), optional
+            Non-negative weights, not all zero.
+        """
+        row_values, column_values = pair_columns(pairs)
+        sign, classes = signs_of_pairs(answers, len(row_values))
+        if len(sign) == 0:
+            raise ValueError("no observations: at least one answer is needed")
+        rows, row_codes = IdIndex.from_values(row_values, "row")
+        columns, column_codes = IdIndex.from_values(column_values, "column")
+        weight = _weights(sample_weight, len(sign))
+        if weight is not None:  # an answer without weight is no answer, but its ids are known
+            counts = weight > 0
+            row_codes, column_codes = row_codes[counts], column_codes[counts]
+            sign, weight = sign[counts], weight[counts]
+        return cls.from_codes(rows, columns, row_codes, column_codes, sign, weight, classes)
+
+    @classmethod
+    def from_codes(
+        cls,
+        rows: IdIndex,
+        columns: IdIndex,
+        row_codes: NDArray[np.int32],
+        column_codes: NDArray[np.int32],
+        sign: NDArray[np.int8],
+        weight: NDArray[np.float32] | None = None,
+        classes: NDArray[Any] | None = None,
+    ) -> Observations:
+        """Build from codes into two indexes; nothing is checked."""
+        if weight is not None and len(weight) == 0:
+            weight = None
+        return cls.from_loose(rows, columns, Entries(row_codes, column_codes, sign, weight), classes)
+
+    @classmethod
+    def from_loose(
+        cls, rows: IdIndex, columns: IdIndex, entries: Any, classes: NDArray[Any] | None = None
+    ) -> Observations:
+        """Build from ``Entries``, or from something of their kind that a device holds."""
+        if max(len(rows), len(columns)) > MAX_SIZE:
+            raise ValueError(f"more than {MAX_SIZE} rows or columns are not supported")
+        classes = np.array([-1, 1]) if classes is None else classes
+        weighted = entries.weight is not None
+        return cls(rows, columns, classes, len(entries.sign), weighted, _Held(entries))
+
+    @property
+    def by_row(self) -> View:
+        """The answers of every row."""
+        return self._held.sorted(self.shape)[0]
+
+    @property
+    def by_column(self) -> View:
+        """The answers of every column."""
+        return self._held.sorted(self.shape)[1]
+
+    @property
+    def loose(self) -> Any | None:
+        """The answers one by one, as long as nobody has asked for a view."""
+        return self._held.loose
+
+    def hold(self, entries: Any) -> None:
+        """Hold the same answers in another form, unless they are sorted by now."""
+        if self._held.loose is not None:
+            self._held.loose = entries
+
+    @classmethod
+    def from_matrix(cls, matrix: Any) -> Observations:
+        """Build from a whole matrix: NaN marks a blank; of a sparse matrix, what is stored is seen.
+
+        A stored zero of a sparse matrix is an answer ("no"), not a blank. A data frame keeps its
+        labels as ids.
+        """
+        row_ids: Any = None
+        column_ids: Any = None
+        if scipy.sparse.issparse(matrix):
+            stored = matrix.tocoo()
+            shape, row, column, answers = stored.shape, stored.row, stored.col, stored.data
+        else:
+            if hasattr(matrix, "to_pandas"):  # polars, pyarrow
+                matrix = matrix.to_pandas()
+            if isinstance(matrix, pd.DataFrame):
+                row_ids, column_ids = matrix.index, matrix.columns
+            dense = _dense(matrix)
+            if dense.ndim != 2:
+                raise ValueError(f"a matrix has two dimensions, got shape {dense.shape}")
+            shape = dense.shape
+            seen = ~np.isnan(dense) if dense.dtype.kind == "f" else np.ones(shape, dtype=bool)
+            row, column = np.nonzero(seen)
+            answers = dense[row, column]
+        if len(answers) == 0:
+            raise ValueError(f"no observations: the matrix of shape {shape} holds only blanks")
+        sign, classes = signs(answers, where=lambda k: f"row {int(row[k])}, column {int(column[k])}")
+        return cls.from_codes(
+            _labels(row_ids, shape[0], "row"),
+            _labels(column_ids, shape[1], "column"),
+            row.astype(np.int32),
+            column.astype(np.int32),
+            sign,
+            None,
+            classes,
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns."""
+        return len(self.rows), len(self.columns)
+
+    @cached_property
+    def total_weight(self) -> float:
+        """The sum of the weights: the number of answers where none are given."""
+        if not self.weighted:
+            return float(self.n)
+        loose = self.loose
+        weight = self.by_row.weight if loose is None else loose.weight
+        return float(np.sort(weight).sum(dtype=np.float64))  # whatever the order in which answers came
+
+    def take(self, positions: NDArray[np.int64] | NDArray[np.bool_]) -> Observations:
+        """Return some of the observations (positions in row order), over the same rows and columns."""
+        return Observations.from_codes(self.rows, self.columns, *self.entries(positions), self.classes)
+
+    def entries(self, positions: NDArray[np.int64] | NDArray[np.bool_]) -> Entries:
+        """Return some of the observations (positions in row order) one by one."""
+        view = self.by_row
+        weight = view.weight[positions] if len(view.weight) else None
+        return Entries(view.owners()[positions], view.index[positions], view.sign[positions], weight)
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        loose = self.loose
+        sign = self.by_row.sign if loose is None else loose.sign
+        share = 100.0 * float((sign > 0).sum()) / self.n
+        return f"Observations({rows} rows, {columns} columns, {self.n} answers, {share:.1f} % yes)"
+
+
+def _dense(matrix: Any) -> NDArray[Any]:
+    """Return a matrix as numbers with NaN for blanks: missing values and masked entries too."""
+    if isinstance(matrix, np.ma.MaskedArray):
+        return np.ma.filled(matrix.astype(float), np.nan)
+    dense = np.asarray(matrix)
+    return _floats(dense) if dense.dtype == object else dense
+
+
+def signs_of_pairs(answers: Any, n_pairs: int) -> tuple[NDArray[np.int8], NDArray[Any]]:
+    """Turn answers into signs (see ``signs``), one for each of ``n_pairs`` pairs."""
+    sign, classes = signs(answers)
+    if len(sign) != n_pairs:
+        raise ValueError(f"{n_pairs} pairs but {len(sign)} answers; each pair needs one answer")
+    return sign, classes
+
+
+def signs(
+    answers: Any, where: Callable[[int], str] | None = None
+) -> tuple[NDArray[np.int8], NDArray[Any]]:
+    """Turn answers into signs; also return the two classes, "no" first, as they were written.
+
+    Answers that are all equal leave the second class open: ``-1`` stands against ``1``, and ``0``
+    and ``1`` against each other.
+
+    Examples
+    --------
+    >>> from onebit.data.observations import signs
+    >>> sign, classes = signs([0, 1, 1])
+    >>> sign.tolist(), classes.tolist()
+    ([-1, 1, 1], [0, 1])
+    """
+    where = where or (lambda k: f"position {k}")
+    values = _dense(answers) if isinstance(answers, np.ma.MaskedArray) else np.asarray(answers)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise ValueError(f"answers must be one-dimensional, got shape {values.shape}")
+    if values.dtype == object:
+        boolean = all(isinstance(value, (bool, np.bool_)) for value in values)
+        values = values.astype(bool) if boolean else _floats(values)
+    if values.dtype.kind == "b":
+        return np.where(values, 1, -1).astype(np.int8), np.array([False, True])
+    if values.dtype.kind not in "iuf":
+        example = values[0] if len(values) else ""
+        raise ValueError(
+            f"answers must be numbers or booleans ({{-1, 1}}, {{0, 1}} or True and False), got such as "
+            f"{str(example)!r}; turn words into answers by comparing, for example answers == 'yes'"
+        )
+    ones, zeros, minus = values == 1, values == 0, values == -1
+    bad = ~(ones | zeros | minus)
+    if bad.any():
+        position = int(np.argmax(bad))
+        if np.isnan(values[position]):
+            raise ValueError(f"the answer at {where(position)} is missing (nan); leave such pairs out")
+        raise ValueError(
+            f"answer {values[position]} at {where(position)} is none of {{-1, 1}}, {{0, 1}}; "
+            "turn ratings into answers first, for example ratings > 3.5"
+        )
+    has_zero, has_minus = bool(zeros.any()), bool(minus.any())
+    if has_zero and has_minus:
+        position = int(np.argmax(zeros))
+        raise ValueError(
+            f"answers hold three values, -1, 0 and 1 (a 0 at {where(position)}); write blanks by "
+            "leaving the pair out, and answers as {-1, 1} or {0, 1}"
+        )
+    classes = np.array([-1 if has_minus else 0, 1], dtype=values.dtype)
+    return 2 * ones.view(np.int8) - np.int8(1), classes
+
+
+def _floats(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Turn an array of objects into floats, missing ones into NaN; numbers in quotes are no numbers."""
+    flat = np.where(pd.isna(values), np.nan, values).ravel()
+    position = next((k for k, value in enumerate(flat) if not isinstance(value, Real)), None)
+    if position is not None:
+        raise ValueError(
+            f"answer {flat[position]!r} at position {position} is not a number; answers are {{-1, 1}}, "
+            "{0, 1} or booleans"
+        )
+    return flat.astype(float).reshape(values.shape)
+
+
+def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float32] | None:
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=float)
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight has shape {weight.shape}, expected ({n},)")
+    bad = ~((weight >= 0) & (weight < 1e30))
+    if bad.any():
+        position = int(np.argmax(bad))
+        raise ValueError(
+            f"sample_weight is {weight[position]} at position {position}; weights are not negative "
+            "and below 1e30"
+        )
+    single = weight.astype(np.float32)
+    if not single.any():
+        raise ValueError("sample_weight is zero everywhere; at least one answer must count")
+    top, mean = float(single.max()), float(single[single > 0].mean())
+    if top > LARGEST_WEIGHT * mean:
+        raise ValueError(
+            f"sample_weight is {top:g} at position {int(single.argmax())}, more than "
+            f"{LARGEST_WEIGHT:g} times the mean weight {mean:g}; beside it the others would vanish in "
+            "rounding"
+        )
+    return single
+
+
+def _labels(ids: Any, size: int, side: str) -> IdIndex:
+    if ids is None:
+        return IdIndex(pd.RangeIndex(size), side)
+    if not ids.is_unique:
+        label = ids[ids.duplicated()][0]
+        raise ValueError(f"the {side} label {label!r} stands twice; labels of a matrix are distinct")
+    return IdIndex(ids, side)

@@ -1,0 +1,1 @@
+"""The engine on the cores of this machine."""

@@ -1,0 +1,391 @@
+"""The compiled passes over the data: everything whose cost grows with the number of answers.
+
+A row is described by the vector ``(L_i, a_i, 1)`` and a column by ``(R_j, b_j, 1)``; a score is the
+product of the first with ``(R_j, 1, b_j)``, so the last two slots face each other crosswise. Each
+side keeps a *table* that the other side gathers from, one line a row, in single precision, its parts
+padded with zeros to whole vectors:
+
+* full covariances: the second moment of the vector as a packed lower triangle, whose last line is
+  ``(mean, 1)``, so that one gather brings the mean as well;
+* diagonal covariances: the squares of the means, the variances, the means.
+
+``update_full`` and ``update_diagonal`` handle a range of rows against the other side's table. For each
+answer they form the first two moments of the score, from them the majoriser of the loss, and sum it up;
+then they move the row. Nothing of length n is stored, rows do not depend on each other, and sums are
+taken in the same order whatever the number of threads.
+
+Answers are taken in chunks that fit the nearest cache, so that the other side's lines are fetched once
+for both uses. Sums run in single precision over a chunk, then in double.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.engine.cpu.solve import solve_lanes
+from onebit.engine.cpu.vectors import BLOCK, LANES, dot16, prefetch16, weighted_sum16
+from onebit.model.losses import majorise
+
+# The most answers of a chunk, and how many numbers of the other side's table it may hold.
+CHUNK = 96
+CACHED = 8192
+# A table of more numbers than this is far away; its lines are asked for some answers ahead.
+FAR = 250_000
+AHEAD = 8
+# Steps of conjugate gradients that a row of the diagonal family takes towards its best mean in a round.
+STEPS = 3
+
+# What may be reordered: enough to vectorise the dot products; infinities and NaN keep their meaning.
+_FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+
+@numba.njit(nogil=True, cache=True)
+def whole_blocks(size):
+    """Round up to a multiple of a block, so that no loop over a line has a remainder."""
+    return (size + BLOCK - 1) // BLOCK * BLOCK
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def fill_table(begin, end, mean, covariance, has_effect, full, table):
+    """Write the table lines that belong to the means and covariances of rows ``begin:end``."""
+    n_free = mean.shape[1]
+    slots = n_free + (1 if has_effect else 2)
+    part = table.shape[1] // 3
+    vector = np.zeros(slots)
+    vector[slots - 1] = 1.0
+    for i in range(begin, end):
+        for a in range(n_free):
+            vector[a] = mean[i, a]
+        if full:
+            t = 0
+            for a in range(slots):
+                for b in range(a + 1):
+                    table[i, t + b] = vector[a] * vector[b]
+                if a < n_free:
+                    for b in range(a + 1):
+                        table[i, t + b] += covariance[i, t + b]
+                t += a + 1
+        else:
+            for a in range(slots):
+                table[i, a] = vector[a] * vector[a]
+                table[i, 2 * part + a] = vector[a]
+            for a in range(n_free):
+                table[i, part + a] = covariance[i, a]
+
+
+class Layout(NamedTuple):
+    """Where the numbers of a row stand: in its own line, and in what the other side's lines add up to.
+
+    ``own`` and ``times``: the places in a line of what a line of the other side is multiplied with, and
+    the factors; ``own_mean``: those of the mean. ``precision``, ``offset`` and ``linear``: the places in
+    the sums of what belongs to the row's free coordinates: their packed triangle, their products with
+    the other side's effect, and the linear terms.
+    """
+
+    own: NDArray[np.int64]
+    times: NDArray[np.float32]
+    own_mean: NDArray[np.int64]
+    precision: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    linear: NDArray[np.int64]
+    mean_at: int
+
+
+@lru_cache(maxsize=64)
+def layout(rank: int, has_effect: bool, full: bool) -> Layout:
+    """Return the layout of a side with this rank."""
+    slots = rank + 2
+    # The slot of the other side that faces each slot: the last two face each other crosswise.
+    facing = np.arange(slots)
+    facing[[rank, rank + 1]] = rank + 1, rank
+    free = np.append(np.arange(rank), rank + 1)[: rank + has_effect]
+    if not full:
+        part = whole_blocks(slots)
+        none = np.empty(0, dtype=np.int64)
+        return Layout(facing, np.empty(0, np.float32), none, none, none, free, 2 * part)
+    first, second = np.tril_indices(slots)
+
+    def place(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+        high, low = np.maximum(a, b), np.minimum(a, b)
+        return high * (high + 1) // 2 + low
+
+    last_line = slots * (slots - 1) // 2
+    mean_at = last_line // BLOCK * BLOCK
+    own_mean = np.zeros(whole_blocks(last_line + slots) - mean_at, dtype=np.int64) - 1
+    own_mean[last_line - mean_at : last_line - mean_at + slots] = last_line + facing
+    lower, upper = np.tril_indices(len(free))
+    return Layout(
+        place(facing[first], facing[second]),
+        np.where(first == second, 1.0, 2.0).astype(np.float32),
+        own_mean,
+        place(free[lower], free[upper]),
+        place(free, np.full(len(free), rank)),
+        last_line - mean_at + free,
+        mean_at,
+    )
+
+
+@numba.njit(forceinline=True, error_model="numpy", fastmath=_FAST)
+def _products(own, table, index, chunk, count, out):
+    """Write the products of ``own`` with the first columns of the lines of a chunk.
+
+    Four lines at a time: each load of ``own`` serves all of them.
+    """
+    last = chunk + count - 1
+    far = table.size > FAR
+    for k in range(0, count, 4):
+        if far:
+            for ahead in range(chunk + k + AHEAD, min(chunk + k + AHEAD + 4, index.shape[0])):
+                for at in range(0, table.shape[1], BLOCK):
+                    prefetch16(table, np.uint32(index[ahead]), at)
+        a = np.uint32(index[chunk + k])
+        b = np.uint32(index[min(chunk + k + 1, last)])
+        c = np.uint32(index[min(chunk + k + 2, last)])
+        d = np.uint32(index[min(chunk + k + 3, last)])
+        p, q, r, s = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
+        for t in range(own.shape[0]):
+            p += own[t] * table[a, t]
+            q += own[t] * table[b, t]
+            r += own[t] * table[c, t]
+            s += own[t] * table[d, t]
+        out[k], out[k + 1], out[k + 2], out[k + 3] = p, q, r, s
+
+
+@numba.njit(forceinline=True, error_model="numpy", fastmath=_FAST)
+def _mean_product(own_mean, table, line, mean_at):
+    """Return the product of the row's mean with one line's, which begins at ``mean_at``."""
+    total = np.float32(0.0)
+    for at in range(0, own_mean.shape[0], BLOCK):
+        total += dot16(own_mean, at, table, np.uint32(line), mean_at + at)
+    return total
+
+
+@numba.njit(inline="always")
+def _scratch(width):
+    """Return what ``_walk`` needs for the answers of one chunk."""
+    scores, pulls, moments, root, power = (
+        np.empty(CHUNK, np.float32),
+        np.empty(CHUNK, np.float32),
+        np.empty(CHUNK, np.float32),
+        np.empty(CHUNK, np.float32),
+        np.empty(CHUNK, np.float32),
+    )
+    bits = np.empty(CHUNK, np.int32)
+    part = np.empty(width, np.float32)
+    return scores, pulls, moments, root, power, bits, bits.view(np.float32), part
+
+
+@numba.njit(forceinline=True, error_model="numpy", fastmath=_FAST)
+def _walk(
+    first, last, index, sign, weight, other, own, own_mean, mean_at, code, full,
+    curvatures, sums, linear_sums, scratch,
+):  # fmt: skip
+    """Sum up the majorisers of one row's answers, and return their bound.
+
+    ``own`` is what the beginning of the other side's lines is multiplied with to give a score's second
+    moment (full covariances) or its variance (diagonal ones), ``own_mean`` the row's mean, which meets
+    the lines from ``mean_at`` on. ``sums`` receives the sum of ``curvature line``. ``linear_sums``
+    receives that of ``pull mean``; of diagonal covariances the gradient at the present mean,
+    ``(pull - curvature score) mean``, and ``curvatures`` the curvature of each answer.
+    """
+    width, window = own.shape[0], own_mean.shape[0]
+    sums[:] = 0.0
+    linear_sums[:] = 0.0
+    scores, pulls, moments, root, power, bits, scale, part = scratch
+    total = 0.0
+    size = min(max(CACHED // (mean_at + window), 4), CHUNK) // 4 * 4
+    for chunk in range(first, last, size):
+        count = min(size, last - chunk)
+        _products(own, other, index, chunk, count, moments)
+        for k in range(count):
+            scores[k] = _mean_product(own_mean, other, index[chunk + k], mean_at)
+            pulls[k] = scores[k]
+        if not full:
+            for k in range(count):
+                moments[k] += scores[k] * scores[k]
+        total += majorise(code, chunk, count, sign, weight, pulls, moments, root, power, bits, scale)
+        if not full:
+            for k in range(count):
+                pulls[k] -= moments[k] * scores[k]
+                curvatures[chunk - first + k] = moments[k]
+        for at in range(0, width, BLOCK):
+            weighted_sum16(moments, count, other, index, chunk, at, part, at)
+        for t in range(width):
+            sums[t] += part[t]
+        for at in range(0, window, BLOCK):
+            weighted_sum16(pulls, count, other, index, chunk, mean_at + at, part, at)
+        for t in range(window):
+            linear_sums[t] += part[t]
+    return total
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def update_full(
+    begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
+    prior_precision, prior_linear, temperature, code, has_effect, layout, solve, relaxation,
+):  # fmt: skip
+    """Sum the loss of rows ``begin:end`` at their present state and, if ``solve``, update them.
+
+    ``mean``, ``covariance`` (both double), ``log_determinant`` and ``table`` are written in place;
+    ``loss`` receives the bound on the loss *before* the update. ``prior_precision`` and
+    ``prior_linear`` have one line for all rows, or one a row. Full covariances: each row goes to the
+    minimum of its majoriser; the small systems of several rows are solved at once. The means go
+    ``relaxation`` times as far: up to twice, a quadratic is lower there than where they came from.
+    """
+    n_free = mean.shape[1]
+    width = table.shape[1]
+    own = np.zeros(width, np.float32)
+    own_mean = np.zeros(width - layout.mean_at, np.float32)
+    none = np.empty(0, np.float32)
+    precision = np.empty(width, np.float64)
+    linear = np.empty(width - layout.mean_at, np.float64)
+    scratch = _scratch(width)
+    systems = np.zeros(n_free * n_free * LANES)
+    root = np.zeros(n_free * n_free * LANES)
+    inverse = np.zeros(n_free * n_free * LANES)
+    sides = np.zeros(n_free * LANES)
+    determinants = np.empty(LANES)
+    for group in range(begin, end, LANES):
+        count = min(LANES, end - group)
+        for lane in range(count):
+            i = group + lane
+            for t in range(layout.own.shape[0]):
+                own[t] = table[i, layout.own[t]] * layout.times[t]
+            for t in range(layout.own_mean.shape[0]):
+                if layout.own_mean[t] >= 0:
+                    own_mean[t] = table[i, layout.own_mean[t]]
+            loss[i] = _walk(
+                start[i], start[i + 1], index, sign, weight, other, own, own_mean, layout.mean_at, code,
+                True, none, precision, linear, scratch,
+            )  # fmt: skip
+            if not solve:
+                continue
+            prior_line = i if prior_precision.shape[0] > 1 else 0
+            t = 0
+            for a in range(n_free):
+                at = a * n_free * LANES + lane
+                for b in range(a + 1):
+                    systems[at + b * LANES] = temperature * precision[layout.precision[t]]
+                    t += 1
+                systems[at + a * LANES] += prior_precision[prior_line, a]
+                # Its own fixed 1 faces the other side's effect: a known offset.
+                pull = linear[layout.linear[a]] - precision[layout.offset[a]]
+                sides[a * LANES + lane] = temperature * pull + prior_linear[prior_line, a]
+        if not solve:
+            continue
+        for lane in range(count, LANES):  # lanes without a row solve something harmless
+            for a in range(n_free):
+                for b in range(a + 1):
+                    systems[(a * n_free + b) * LANES + lane] = 1.0 if a == b else 0.0
+        solve_lanes(systems, sides, root, inverse, determinants)
+        for lane in range(count):
+            i = group + lane
+            log_determinant[i] = determinants[lane]
+            t = 0
+            for a in range(n_free):
+                mean[i, a] += relaxation * (sides[a * LANES + lane] - mean[i, a])
+                for b in range(a + 1):
+                    covariance[i, t] = systems[(a * n_free + b) * LANES + lane]
+                    t += 1
+        fill_table(group, group + count, mean, covariance, has_effect, True, table)
+
+
+@numba.njit(forceinline=True, error_model="numpy", fastmath=_FAST)
+def _walk_along(first, last, index, other, direction, mean_at, curvatures, sums):
+    """Write the sum of ``curvature (mean . direction) mean`` over one row's answers to ``sums``."""
+    window = direction.shape[0]
+    sums[:] = 0.0
+    scaled = np.empty(CHUNK, np.float32)
+    part = np.empty(window, np.float32)
+    size = min(max(CACHED // window, 4), CHUNK)
+    for chunk in range(first, last, size):
+        count = min(size, last - chunk)
+        for k in range(count):
+            along = _mean_product(direction, other, index[chunk + k], mean_at)
+            scaled[k] = curvatures[chunk - first + k] * along
+        for at in range(0, window, BLOCK):
+            weighted_sum16(scaled, count, other, index, chunk, mean_at + at, part, at)
+        for t in range(window):
+            sums[t] += part[t]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def update_diagonal(
+    begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
+    prior_precision, prior_linear, temperature, code, has_effect, layout, solve, relaxation,
+):  # fmt: skip
+    """Like ``update_full`` for diagonal covariances, in time that grows with K, not with its square.
+
+    The variances go to their minimum; the mean takes a few steps of conjugate gradients towards its own,
+    each of which lowers the majoriser.
+    """
+    n_free = mean.shape[1]
+    mean_at = layout.mean_at
+    window = mean_at // 2
+    longest = 0
+    for i in range(begin, end):
+        longest = max(longest, start[i + 1] - start[i])
+    scratch = _scratch(2 * window)
+    curvatures = np.empty(longest, np.float32)
+    own = np.zeros(2 * window, np.float32)
+    own_mean = np.zeros(window, np.float32)
+    direction = np.zeros(window, np.float32)
+    sums = np.empty(2 * window, np.float64)
+    gradient = np.empty(window, np.float64)
+    product = np.empty(window, np.float64)
+    diagonal = np.empty(n_free, np.float64)
+    residual = np.empty(n_free, np.float64)
+    step = np.empty(n_free, np.float64)
+    image = np.empty(n_free, np.float64)
+    for i in range(begin, end):
+        for a in range(layout.own.shape[0]):
+            facing = layout.own[a]
+            own_mean[a] = table[i, mean_at + facing]
+            own[a] = table[i, window + facing]  # its variance meets the squares of the other's means,
+            own[window + a] = table[i, facing] + own[a]  # its second moment the other's variances
+        loss[i] = _walk(
+            start[i], start[i + 1], index, sign, weight, other, own, own_mean, mean_at, code, False,
+            curvatures, sums, gradient, scratch,
+        )  # fmt: skip
+        if not solve:
+            continue
+        prior_line = i if prior_precision.shape[0] > 1 else 0
+        alignment = 0.0  # of the residual with itself, preconditioned
+        log_determinant[i] = 0.0
+        for a in range(n_free):
+            slot = layout.linear[a]
+            precision, spread = prior_precision[prior_line, a], sums[window + slot]
+            pull = temperature * (gradient[slot] - spread * mean[i, a])
+            diagonal[a] = temperature * (sums[slot] + spread) + precision
+            residual[a] = pull - precision * mean[i, a] + prior_linear[prior_line, a]
+            step[a] = residual[a] / diagonal[a]
+            alignment += residual[a] * step[a]
+            covariance[i, a] = 1.0 / diagonal[a]
+            log_determinant[i] -= math.log(diagonal[a])
+        for _ in range(min(STEPS, n_free)):
+            if not alignment > 0.0:
+                break
+            for a in range(n_free):
+                direction[layout.linear[a]] = step[a]
+            _walk_along(start[i], start[i + 1], index, other, direction, mean_at, curvatures, product)
+            along = 0.0
+            for a in range(n_free):
+                slot = layout.linear[a]
+                image[a] = temperature * (product[slot] + sums[window + slot] * step[a])
+                image[a] += prior_precision[prior_line, a] * step[a]
+                along += image[a] * step[a]
+            length = alignment / along
+            before, alignment = alignment, 0.0
+            for a in range(n_free):
+                mean[i, a] += relaxation * length * step[a]
+                residual[a] -= length * image[a]
+                alignment += residual[a] * residual[a] / diagonal[a]
+            for a in range(n_free):
+                step[a] = residual[a] / diagonal[a] + alignment / before * step[a]
+        fill_table(i, i + 1, mean, covariance, has_effect, False, table)

@@ -1,0 +1,141 @@
+"""The working state of all rows, or of all columns, and the pass that moves them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.data.observations import View
+from onebit.engine import kernels
+from onebit.engine.cpu.threads import Threads
+from onebit.engine.rotation import Change, packed_change, second_moment
+from onebit.model.gaussians import Gaussians, packed_diagonal, packed_size
+from onebit.model.hierarchy import Hierarchy
+from onebit.model.learnt_prior import LearntPrior
+from onebit.model.losses import Loss
+
+Array = NDArray[np.float64]
+
+# Covariances that are moved to other coordinates at once: some ten megabytes.
+ROWS_AT_ONCE = 16384
+
+
+class Side:
+    """The working state of all rows, or of all columns."""
+
+    def __init__(
+        self,
+        gaussians: Gaussians,
+        hierarchy: Hierarchy | LearntPrior,
+        side: int,
+        view: View,
+        pool: Threads,
+    ) -> None:
+        self.mean = gaussians.mean.copy()
+        self.covariance = gaussians.covariance.copy()
+        self.full = gaussians.full
+        self.hierarchy = hierarchy
+        self.side = side
+        self.view = view
+        self.pool = pool
+        self.has_effect = hierarchy.has_effect(side)
+        self.rank = hierarchy.rank
+        self.log_determinant = gaussians.log_determinants()
+        self.loss = np.zeros(len(self.mean))
+        self._sums: Any = None  # of the present state
+        self.table = gather_table(self.mean, self.covariance, self.full, self.has_effect)
+
+    def variance(self) -> Array:
+        """Return the variances of all coordinates."""
+        return self.covariance[:, packed_diagonal(self.mean.shape[1])] if self.full else self.covariance
+
+    def sums(self) -> Any:
+        """Return the sums that the prior needs."""
+        if self._sums is None:
+            log_determinant = float(self.log_determinant.sum())
+            self._sums = self.hierarchy.side_sums(self.side, self.mean, self.variance(), log_determinant)
+        return self._sums
+
+    def pass_over(
+        self,
+        table: NDArray[np.float32],
+        prior: tuple[Array, Array],
+        temperature: float,
+        loss: Loss,
+        solve: bool = True,
+        relaxation: float = 1.0,
+    ) -> float:
+        """Update every row against the other side's table (unless ``solve`` is off).
+
+        Returns the loss before. Means go ``relaxation`` times as far as the minimum of their majoriser.
+        """
+        view = self.view
+        update = kernels.update_full if self.full else kernels.update_diagonal
+        layout = kernels.layout(self.rank, self.has_effect, self.full)
+
+        def task(begin: int, end: int) -> None:
+            update(
+                begin, end, view.start, view.index, view.sign, view.weight, table, self.table,
+                self.mean, self.covariance, self.log_determinant, self.loss, *prior, temperature,
+                loss.code, self.has_effect, layout, solve, relaxation,
+            )  # fmt: skip
+
+        self.pool.ranges(task, view.start)
+        if solve:
+            self._sums = None
+        return float(self.loss.sum())
+
+    def snapshot(self) -> tuple[Array, Array]:
+        """Return copies of means and covariances, for ``hold_back``."""
+        return self.mean.copy(), self.covariance.copy()
+
+    def hold_back(self, before: tuple[Array, Array], step: float) -> None:
+        """Go only a share ``step`` of the way from ``before``: means and covariances are averaged."""
+        self.mean = (1.0 - step) * before[0] + step * self.mean
+        self.covariance = (1.0 - step) * before[1] + step * self.covariance
+        averaged = Gaussians(self.mean, self.covariance, self.full)
+        self.log_determinant = averaged.log_determinants()
+        self._sums = None
+        self.fill_table()
+
+    def restore_log_determinant(self, log_determinant: Array) -> None:
+        """Take up the log determinants that an earlier run had summed in its own order."""
+        self.log_determinant = log_determinant
+        self._sums = None
+
+    def second_moment(self) -> Array:
+        """Return the second moment of all coordinates, summed over this side (full covariances)."""
+        return second_moment(self.covariance.sum(axis=0), self.mean.T @ self.mean)
+
+    def change_coordinates(self, change: Change) -> None:
+        """Replace every row by what ``change`` makes of it (full covariances)."""
+        self.mean = self.mean @ change.matrix + change.shift
+        packed = packed_change(change.matrix)
+        for begin in range(0, len(self.mean), ROWS_AT_ONCE):
+            rows = slice(begin, begin + ROWS_AT_ONCE)
+            self.covariance[rows] = self.covariance[rows] @ packed
+        self._sums = None
+        self.log_determinant += change.log_determinant
+        self.fill_table()
+
+    def fill_table(self) -> None:
+        """Write the table that the other side gathers from."""
+        kernels.fill_table(
+            0, len(self.mean), self.mean, self.covariance, self.has_effect, self.full, self.table
+        )
+
+    def gaussians(self) -> Gaussians:
+        """Return the present state, frozen."""
+        return Gaussians(self.mean.copy(), self.covariance.copy(), self.full)
+
+
+def gather_table(mean: Array, covariance: Array, full: bool, has_effect: bool) -> NDArray[np.float32]:
+    """Return the table that the other side gathers from (see ``onebit.engine.cpu.passes``)."""
+    slots = mean.shape[1] - has_effect + 2
+    whole = kernels.whole_blocks
+    width = whole(packed_size(slots)) if full else 3 * whole(slots)
+    table = np.zeros((len(mean), width), dtype=np.float32)
+    kernels.fill_table(0, len(mean), mean, covariance, has_effect, full, table)
+    return table

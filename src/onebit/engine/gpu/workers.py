@@ -1,0 +1,120 @@
+"""A GPU as the place where a fit's work is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from onebit.data.observations import Observations
+from onebit.engine.gpu import predict
+from onebit.engine.gpu.data import DeviceView, uploaded
+from onebit.engine.gpu.intake import DeviceEntries, SortedEntries
+from onebit.engine.gpu.memory import (
+    answer_bytes,
+    refuse_what_does_not_fit,
+    sort_bytes,
+    state_bytes,
+    usable_bytes,
+)
+from onebit.engine.gpu.side import DeviceSide
+from onebit.engine.gpu.sorting import sorted_views
+from onebit.engine.gpu.start import spectral_start
+from onebit.engine.gpu.transfer import placed
+from onebit.engine.start import START_VARIANCE, Start
+from onebit.model.gaussians import Gaussians
+from onebit.model.hierarchy import Hierarchy
+from onebit.model.learnt_prior import LearntPrior
+
+Views = tuple[DeviceView, DeviceView]
+
+
+class Gpu:
+    """One GPU: keeps the answers of the fit at hand and makes the two sides' working states.
+
+    Parameters
+    ----------
+    device : torch.device
+        Where.
+    count : int
+        Threads for what is left to the host.
+    memory : int, optional
+        Bytes to plan with, instead of what is free.
+    """
+
+    def __init__(self, device: torch.device, count: int, memory: int | None = None) -> None:
+        self.device = device
+        self.count = count
+        self.memory = memory
+        self._kept: tuple[Observations, Views] | None = None
+        self._planned = 0  # the state that the views at hand leave room for
+        predict.forget()
+
+    def start(
+        self,
+        observations: Observations,
+        hierarchy: Hierarchy,
+        rng: np.random.Generator,
+        jitter: float = 0.0,
+        full: bool = True,
+    ) -> Start:
+        """Return the spectral start."""
+        views = self._views(observations, hierarchy, full)
+        mean_weight = observations.total_weight / observations.n
+        return spectral_start(views, hierarchy, rng, jitter, mean_weight)
+
+    def sides(
+        self,
+        observations: Observations,
+        begin: Start | tuple[Gaussians, Gaussians],
+        hierarchy: Hierarchy | LearntPrior,
+        full: bool,
+    ) -> tuple[DeviceSide, DeviceSide]:
+        """Return the working states of rows and columns."""
+        views = self._views(observations, hierarchy, full)
+        made = []
+        for side, view in enumerate(views):
+            if isinstance(begin, Start):
+                mean: Any = (begin.rows, begin.columns)[side]
+                made.append(DeviceSide.independent(mean, START_VARIANCE, full, hierarchy, side, view))
+            else:
+                made.append(DeviceSide.from_gaussians(begin[side], hierarchy, side, view))
+        return made[0], made[1]
+
+    def hold(self, observations: Observations, views: Views) -> None:
+        """Take up the views of some observations that are here already, whatever comes to them."""
+        self._kept, self._planned = (observations, views), 2**62
+
+    def _views(self, observations: Observations, hierarchy: Hierarchy | LearntPrior, full: bool) -> Views:
+        state = state_bytes(observations.shape, observations.n, hierarchy, full)
+        if self._kept is None or self._kept[0] is not observations or state > self._planned:
+            self._kept = None
+            refuse_what_does_not_fit(observations, hierarchy, full, self._usable())
+            self._kept, self._planned = (observations, self._brought(observations, state)), state
+        return self._kept[1]
+
+    def _brought(self, observations: Observations, state: int) -> Views:
+        """Bring the answers here: sorted here, or on the host, or left there to be streamed."""
+        n, weighted, entries = observations.n, observations.weighted, observations.loose
+        answers = answer_bytes(n, weighted)
+        if entries is not None:
+            here = 9 * n if isinstance(entries, DeviceEntries) else 0  # which is not free any more
+            if answers + max(state, sort_bytes(n, weighted) - here) <= self._usable():
+                return self._sorted(observations, entries)
+        by_row, by_column = observations.by_row, observations.by_column
+        streamed = state + answers > self._usable()
+        return uploaded(by_row, self.device, streamed), uploaded(by_column, self.device, streamed)
+
+    def _sorted(self, observations: Observations, entries: Any) -> Views:
+        weight = np.empty(0, np.float32) if entries.weight is None else entries.weight
+        rows, columns, sign, weights = (
+            placed(part, self.device) for part in (entries.rows, entries.columns, entries.sign, weight)
+        )
+        views = sorted_views(rows, columns, sign, weights, observations.shape)
+        if isinstance(entries, DeviceEntries):  # sorted they say the same, and take less
+            observations.hold(SortedEntries(views[0]))
+        return views
+
+    def _usable(self) -> int:
+        return usable_bytes(self.device) if self.memory is None else self.memory

@@ -1,0 +1,57 @@
+"""New rows or columns for a sampled model, without a refit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.data.observations import View
+from onebit.engine import sampling_kernels
+from onebit.engine.cpu.vectors import LANES
+from onebit.engine.sampling.chain import Hyper, Target, filled_table, prior_terms
+from onebit.engine.sampling.philox import chain_key, sweep_generator
+from onebit.model.draws import Draws
+from onebit.model.losses import Loss
+
+# Sweeps over the new answers for every draw. Given the other side, rows forget their start fast.
+SWEEPS = 15
+# Keys of fold-ins begin where no chain's number is.
+_OF_FOLD_INS = 1_000_000
+
+
+def draw_new(draws: Draws, side: int, view: View, loss: Loss, temperature: float) -> NDArray[np.float32]:
+    """Return draws of new rows (side 0) or columns (side 1) that gave the answers in ``view``.
+
+    For every kept draw of the others, the new rows are drawn from their distribution given it and their
+    answers, by a short chain from their prior.
+    """
+    hierarchy = draws.hierarchy
+    rank, effect = hierarchy.rank, hierarchy.has_effect(side)
+    needed, index = np.unique(view.index, return_inverse=True)
+    view = replace(view, index=index.astype(np.int32))
+    target = Target(hierarchy, loss, temperature, (view, view))
+    key = chain_key(draws.seed, _OF_FOLD_INS + 2 * draws.shape[side] + side)
+    added = np.empty((view.size, draws.count, hierarchy.n_free(side)), np.float32)
+    groups = -(-view.size // LANES)
+    for number in range(draws.count):
+        # What is not known of the factors' mean adds to the variance of new ones.
+        variance = draws.factors[number] * (1.0 + hierarchy.mean_share(side))
+        hyper = Hyper(variance, draws.effects[number], float(draws.intercept[number]))
+        precision, linear = prior_terms(hierarchy, hyper, side, draws.factor_means[side][number])
+        rng = sweep_generator(key, number)
+        begin = linear / precision + rng.standard_normal(added[:, number].shape) / np.sqrt(precision)
+        table = filled_table(begin, rank, effect)
+        other = draws.sides[1 - side][needed, number]
+        facing = filled_table(other, rank, hierarchy.has_effect(1 - side))
+        for sweep in range(SWEEPS if hierarchy.n_free(side) else 0):
+            sampling_kernels.sample_rows(
+                0, groups, view.start, view.index, view.sign, view.weight, target.copies[0], facing,
+                table, precision, linear, target.temperature, loss.code, rank, effect, target.hats,
+                key, number * SWEEPS + sweep, side, np.empty((0, 0)),
+            )  # fmt: skip
+        added[:, number, :rank] = table[:, :rank]
+        if effect:
+            added[:, number, rank] = table[:, rank + 1]
+    return added

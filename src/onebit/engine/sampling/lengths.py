@@ -1,0 +1,129 @@
+"""A row's length, drawn anew without the variables of its answers.
+
+Given those, a large score moves by small steps only: a row whose answers hardly limit it (all "yes", or
+yes and no along one direction) would creep. So before its answers' variables are drawn, the row
+``(L_i, a_i)`` is multiplied by ``exp(s)``. Its part of a score, ``t_j = L_i . R_j + a_i``, goes with it,
+and along ``s`` the log density is ``n s - sum_j loss(y_j (exp(s) t_j + b_j))`` plus the prior's terms,
+``n`` coordinates being stretched.
+
+A normal proposal is accepted as Metropolis and Hastings say. As a rule its mean is one step of Newton's
+method away, and most are accepted. That does not lead home from far away, where the way back is unlike
+the way there: every fourth proposal, at random, is a step of a random walk.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from onebit.engine.sampling.philox import OF_LENGTHS, random_words, uniform, use
+from onebit.model.losses import LOGISTIC_CODE, decays
+
+# How often a step is one of a random walk, and its size in standard deviations of the density.
+_WALKS, _STRIDE = 0.25, 2.4
+# No proposal is farther, whose way back would be as far.
+_FARTHEST = 5.0
+# Answers at once: the product of as many numbers below two is still a single-precision number.
+_CHUNK = 64
+# The hinge loss bends at one only: how near to it a margin counts for the curvature.
+_NEAR = np.float32(0.5)
+_ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
+
+
+@numba.njit(forceinline=True)
+def scratch():
+    """Return room for the answers of a chunk."""
+    bits = np.empty(_CHUNK, np.int32)
+    return (
+        np.empty(_CHUNK, np.float32),
+        np.empty(_CHUNK, np.float32),
+        np.empty(_CHUNK, np.float32),
+        bits,
+        bits.view(np.float32),
+    )
+
+
+@numba.njit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
+def log_density(log_length, free, square, line, answers, loss, room):
+    """Return the log density along a row's length, its slope, and a curvature that is positive.
+
+    ``free`` coordinates have the prior's terms ``-square g^2 / 2 + line g``. Of the ``answers`` there are
+    their number, the parts of their scores that go with the row and that do not, their signs and how
+    much each counts (nothing where all count one).
+    """
+    count, own, fixed, sign, times = answers
+    margin, size, power, bits, scale = room
+    weighted = times.shape[0] > 0
+    g = math.exp(log_length)
+    value = free * log_length + g * (line - 0.5 * square * g)
+    slope = free + g * (line - square * g)
+    # At least what keeps steps below the size of a short row.
+    curvature = free + 2.0 * square * g * g
+    length = np.float32(g)
+    for begin in range(0, count, _CHUNK):
+        here = min(_CHUNK, count - begin)
+        for k in range(here):
+            margin[k] = np.float32(sign[begin + k]) * (length * own[begin + k] + fixed[begin + k])
+            size[k] = abs(margin[k])
+        product, short, first, second = _ONE, _ZERO, _ZERO, _ZERO
+        if loss == LOGISTIC_CODE:
+            decays(here, size, power, bits)
+            for k in range(here):
+                decay = power[k] * scale[k]
+                u = times[begin + k] if weighted else _ONE
+                part = length * own[begin + k] * np.float32(sign[begin + k])
+                inverse = _ONE / (_ONE + decay)
+                wrong = (decay if margin[k] > _ZERO else _ONE) * inverse
+                product *= _ONE if weighted else _ONE + decay
+                short += u * _HALF * (size[k] - margin[k])
+                first += u * part * wrong
+                second += u * part * part * decay * inverse * inverse
+            if weighted:
+                for k in range(here):
+                    value -= float(times[begin + k]) * math.log1p(float(power[k] * scale[k]))
+        else:
+            for k in range(here):
+                u = times[begin + k] if weighted else _ONE
+                part = length * own[begin + k] * np.float32(sign[begin + k])
+                left = _ONE - margin[k]
+                short += u * max(left, _ZERO)
+                first += u * part if left > _ZERO else _ZERO
+                second += u * part * part if abs(left) < _NEAR else _ZERO
+        value -= float(short) + math.log(float(product))
+        slope += float(first)
+        curvature += float(second)
+    return value, slope, curvature
+
+
+@numba.njit(error_model="numpy")
+def new_length(free, square, line, answers, loss, key, row, sweep, side, room):
+    """Return by what to multiply a row: one where a proposal is rejected."""
+    if square == 0.0:  # all its coordinates are zero, or it has none
+        return 1.0
+    value, slope, curvature = log_density(0.0, free, square, line, answers, loss, room)
+    words = random_words(key, 0, row, sweep, use(side, OF_LENGTHS, 0))
+    noise = math.sqrt(-2.0 * math.log(uniform(words[0]))) * math.cos(2.0 * math.pi * uniform(words[1]))
+    newton, stride = (0.0, _STRIDE) if uniform(words[3]) < _WALKS else (1.0, 1.0)
+    step = newton * slope / curvature + stride * noise / math.sqrt(curvature)
+    if abs(step) > _FARTHEST:
+        return 1.0
+    after = log_density(step, free, square, line, answers, loss, room)
+    back = step + newton * after[1] / after[2]
+    gain = after[0] - value + 0.5 * noise * noise + 0.5 * math.log(after[2] / curvature)
+    gain -= 0.5 * back * back * after[2] / (stride * stride)
+    # A comparison with NaN is false.
+    return math.exp(step) if math.log(uniform(words[2])) < gain else 1.0
+
+
+@numba.njit(cache=True, error_model="numpy")
+def draw_lengths(free, square, line, own, fixed, sign, times, loss, key, sweep, out):
+    """Fill ``out`` with the lengths of one row, each drawn from the one before."""
+    length, room = 1.0, scratch()
+    for k in range(out.shape[0]):
+        answers = own.shape[0], (own * length).astype(np.float32), fixed, sign, times
+        length *= new_length(
+            free, square * length * length, line * length, answers, loss, key, k, sweep, 0, room
+        )
+        out[k] = length

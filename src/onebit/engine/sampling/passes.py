@@ -1,0 +1,265 @@
+"""The compiled passes of the sampler: one fused pass over a side's answers draws every row anew.
+
+A line of a table holds a present draw, ``(factors, 1, effect, 0 ...)`` in single precision, padded to
+whole vectors; a score is the product of ``(L_i, a_i, 1)`` with the other side's ``(R_j, 1, b_j)``. For
+each answer the pass forms the score, draws the variable that makes the loss Gaussian, and sums up the
+precision and the linear term of the row; then it draws the row. Before all that a row's length is drawn
+anew (``onebit.engine.sampling.lengths``). The variables of the answers are nowhere
+stored. Rows do not depend on each other, every random number is a function of its place
+(``sampling.philox``), and sums are taken in a fixed order: the chain is the same for any number of
+threads.
+
+With ``curvature`` w and ``pull`` p the pseudo-likelihood of a score is ``exp(p x - w x^2 / 2)``:
+
+* logistic, ``u`` copies of an answer: ``w ~ PG(u, x)``, ``p = u y / 2``;
+* hinge, ``c = T u / 2``, ``v = c (1 - y x)``: ``w = c^2 t`` with ``t`` inverse Gaussian of mean
+  ``1 / |v|``, ``p = y (c + w)``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from onebit.engine.cpu.vectors import (
+    BLOCK,
+    LANES,
+    TILE,
+    dot16,
+    prefetch16,
+    subtract_products,
+    weighted_products16,
+    weighted_sum16,
+)
+from onebit.engine.sampling.lengths import new_length, scratch
+from onebit.engine.sampling.variates import inverse_gaussians, normals, polya_gammas
+from onebit.model.losses import HINGE_CODE, LOGISTIC_CODE
+
+# The most answers whose variables are drawn and summed up at once: their lines stay in the nearest cache.
+CHUNK = 64
+# A table of more numbers than this is far away; its lines are asked for some answers ahead.
+FAR = 250_000
+AHEAD = 12
+# A curvature above this is summed up in double precision by itself: next to it, those of other answers
+# would drown in single precision. Only the hinge loss has such, at scores very near the margin.
+HEAVY = 1e3
+# Over-relaxation (Adler, 1981): a Gaussian draw keeps this share of the present value's distance from the
+# mean, on the other side of it. The distribution stays as it is, and what two sides and the answers'
+# variables would approach by a random walk, they approach faster.
+OVER = 0.8
+
+_FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def draw_lanes(lower, right, noise, present, root, inverse):
+    """Replace ``right`` by draws from ``N(P^-1 right, P^-1)``, for as many systems as there are lanes.
+
+    With ``P = C C'`` and ``m = P^-1 right``, the draw is ``m + C^-T v``, and its ``v`` is as far on the
+    other side of the mean as ``OVER`` says of that of the ``present`` value, and noise for the rest. The
+    last axis of every array runs over the systems; ``lower`` holds the lower triangles of ``P``, line by
+    line, ``root`` is scratch like it, ``inverse`` like ``right``. ``present`` is overwritten.
+    """
+    size = right.shape[0] // LANES
+    line = size * LANES
+    for a in range(size):
+        corner = a * (line + LANES)
+        for b in range(a + 1):
+            entry = a * line + b * LANES
+            for lane in range(LANES):
+                root[entry + lane] = lower[entry + lane]
+            subtract_products(root, entry, root, a * line, LANES, root, b * line, LANES, b)
+            if b < a:
+                for lane in range(LANES):
+                    root[entry + lane] *= inverse[b * LANES + lane]
+        for lane in range(LANES):
+            # Positive but for rounding: the prior's precision is on the diagonal.
+            root[corner + lane] = math.sqrt(max(root[corner + lane], 1e-300))
+            inverse[a * LANES + lane] = 1.0 / root[corner + lane]
+        subtract_products(right, a * LANES, root, a * line, LANES, right, 0, LANES, a)
+        for lane in range(LANES):
+            right[a * LANES + lane] *= inverse[a * LANES + lane]
+    for a in range(size):  # C' present, in place: what is still needed is below
+        corner = a * (line + LANES)
+        for lane in range(LANES):
+            present[a * LANES + lane] *= -root[corner + lane]
+        subtract_products(
+            present, a * LANES, root, corner + line, line, present, (a + 1) * LANES, LANES, size - a - 1
+        )
+    for at in range(line):
+        before = -present[at] - right[at]
+        right[at] += math.sqrt(1.0 - OVER * OVER) * noise[at] - OVER * before
+    for a in range(size - 1, -1, -1):
+        corner = a * (line + LANES)
+        subtract_products(
+            right, a * LANES, root, corner + line, line, right, (a + 1) * LANES, LANES, size - a - 1
+        )
+        for lane in range(LANES):
+            right[a * LANES + lane] *= inverse[a * LANES + lane]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+def sample_rows(
+    begin, end, start, index, sign, weight, copies, other, table, prior_precision, prior_linear,
+    temperature, loss, rank, has_effect, hats, key, sweep, side, scales,
+):  # fmt: skip
+    """Draw the lines of the groups ``begin:end`` of ``LANES`` rows given the other side's.
+
+    ``weight`` and ``copies`` are empty where all answers count one; ``copies`` are the whole weights
+    that the logistic loss can take. Unless it is empty, line ``group`` of ``scales`` receives what the
+    new draws of its rows say of the columns' scales ``g`` in ``x = sum_k g_k L_ik R_jk + effects``: with
+    ``z_k = L_ik R_jk``, the sums of ``w z z'`` and of ``(p - w effects) z``.
+    """
+    width = table.shape[1]
+    n_free = rank + 1 if has_effect else rank
+    own = np.zeros(width, np.float32)
+    longest = 1
+    for i in range(begin * LANES, min(end * LANES, start.shape[0] - 1)):
+        longest = max(longest, start[i + 1] - start[i])
+    parts, fixed, room = np.empty(longest, np.float32), np.empty(longest, np.float32), scratch()
+    weighted = copies.shape[0] > 0 if loss == LOGISTIC_CODE else weight.shape[0] > 0 or temperature != 1.0
+    times = np.empty(longest if weighted else 0, np.float32)
+    scores = np.empty(CHUNK, np.float32)
+    curvatures = np.empty(CHUNK, np.float64)
+    light, pulls = np.empty(CHUNK, np.float32), np.empty(CHUNK, np.float32)
+    part, tile = np.empty(width, np.float32), np.empty(TILE * BLOCK, np.float32)
+    lines = (n_free + TILE - 1) // TILE * TILE
+    precision = np.empty((lines, width), np.float64)
+    linear = np.empty(width, np.float64)
+    systems, root = np.zeros(n_free * n_free * LANES), np.zeros(n_free * n_free * LANES)
+    sides, pulled, present, inverse, noise = (
+        np.zeros(n_free * LANES),
+        np.zeros(n_free * LANES),
+        np.zeros(n_free * LANES),
+        np.zeros(n_free * LANES),
+        np.zeros((n_free + 1) * LANES),
+    )
+    far = other.size > FAR
+    none = copies[:0]
+    size = start.shape[0] - 1
+    for group in range(begin, end):
+        count_lanes = min(LANES, size - group * LANES)
+        for lane in range(count_lanes):
+            i = group * LANES + lane
+            for a in range(rank):
+                own[a] = table[i, a]
+            own[rank] = table[i, rank + 1]  # at the next place is zero: the other's effect is kept apart
+            precision[:] = 0.0
+            linear[:] = 0.0
+            first, last = start[i], start[i + 1]
+            for k in range(first, last):
+                if far and k + AHEAD < index.shape[0]:
+                    for at in range(0, width, BLOCK):
+                        prefetch16(other, np.uint32(index[k + AHEAD]), at)
+                part_of_score = np.float32(0.0)
+                for at in range(0, width, BLOCK):
+                    part_of_score += dot16(own, at, other, np.uint32(index[k]), at)
+                parts[k - first] = part_of_score
+                fixed[k - first] = other[np.uint32(index[k]), rank + 1]
+                if weighted:
+                    if loss == LOGISTIC_CODE:
+                        times[k - first] = copies[k]
+                    else:
+                        times[k - first] = temperature * (weight[k] if weight.shape[0] > 0 else 1.0)
+            square, line = 0.0, 0.0
+            for a in range(n_free):
+                square += prior_precision[a] * own[a] * own[a]
+                line += prior_linear[a] * own[a]
+            answers = last - first, parts, fixed, sign[first:last], times
+            length = np.float32(
+                new_length(n_free, square, line, answers, loss, key, i, sweep, side, room)
+            )
+            for a in range(n_free):
+                own[a] *= length
+            for chunk in range(first, last, CHUNK):
+                count = min(CHUNK, last - chunk)
+                for k in range(count):
+                    if far:  # of a long row they have left the caches again
+                        for at in range(0, width, BLOCK):
+                            prefetch16(other, np.uint32(index[chunk + k]), at)
+                    scores[k] = length * parts[chunk - first + k] + fixed[chunk - first + k]
+                if loss == LOGISTIC_CODE:
+                    repeated = none if copies.shape[0] == 0 else copies[chunk : chunk + count]
+                    polya_gammas(
+                        hats, count, scores, repeated, key, chunk - first, i, sweep, side, curvatures
+                    )
+                    for k in range(count):
+                        u = float(copies[chunk + k]) if copies.shape[0] > 0 else 1.0
+                        pulls[k] = 0.5 * u * sign[chunk + k]
+                else:
+                    for k in range(count):
+                        c = 0.5 * temperature
+                        if weight.shape[0] > 0:
+                            c *= weight[chunk + k]
+                        pulls[k] = c
+                        scores[k] = c * abs(1.0 - sign[chunk + k] * scores[k])
+                    inverse_gaussians(count, scores, key, chunk - first, i, sweep, side, curvatures)
+                    for k in range(count):
+                        c = float(pulls[k])
+                        curvatures[k] *= c * c
+                        pulls[k] = sign[chunk + k] * c
+                for k in range(count):
+                    w = curvatures[k]
+                    j = np.uint32(index[chunk + k])
+                    offset = float(fixed[chunk - first + k])
+                    pull = float(pulls[k]) - w * offset
+                    if loss == HINGE_CODE:
+                        pull += sign[chunk + k] * w
+                    if w < HEAVY:
+                        light[k], pulls[k] = w, pull
+                        continue
+                    light[k], pulls[k] = 0.0, 0.0
+                    for a in range(n_free):
+                        linear[a] += pull * other[j, a]
+                        for b in range(a + 1):
+                            precision[a, b] += w * other[j, a] * other[j, b]
+                for a in range(0, n_free, TILE):
+                    for b in range(0, a + TILE, BLOCK):
+                        weighted_products16(light, count, other, index, chunk, a, b, tile)
+                        for t in range(TILE):
+                            for at in range(BLOCK):
+                                precision[a + t, b + at] += tile[t * BLOCK + at]
+                for at in range(0, width, BLOCK):
+                    weighted_sum16(pulls, count, other, index, chunk, at, part, at)
+                for at in range(width):
+                    linear[at] += part[at]
+            for a in range(n_free):
+                entry = a * n_free * LANES + lane
+                for b in range(a + 1):
+                    systems[entry + b * LANES] = precision[a, b]
+                systems[entry + a * LANES] += prior_precision[a]
+                sides[a * LANES + lane] = linear[a] + prior_linear[a]
+                pulled[a * LANES + lane] = linear[a]
+                present[a * LANES + lane] = own[a]
+            for a in range(0, n_free, 2):
+                one, two = normals(key, a, i, sweep, side)
+                noise[a * LANES + lane], noise[(a + 1) * LANES + lane] = one, two
+        for lane in range(count_lanes, LANES):  # lanes without a row solve something harmless
+            for a in range(n_free):
+                for b in range(a + 1):
+                    systems[(a * n_free + b) * LANES + lane] = 1.0 if a == b else 0.0
+        draw_lanes(systems, sides, noise, present, root, inverse)
+        for lane in range(count_lanes):
+            for a in range(rank):
+                table[group * LANES + lane, a] = sides[a * LANES + lane]
+            if has_effect:
+                table[group * LANES + lane, rank + 1] = sides[rank * LANES + lane]
+        if scales.shape[0] == 0:
+            continue
+        line = scales[group]
+        line[:] = 0.0
+        for lane in range(count_lanes):
+            effect = sides[rank * LANES + lane] if has_effect else 0.0
+            for a in range(rank):
+                own_a = sides[a * LANES + lane]
+                pull = pulled[a * LANES + lane]
+                if has_effect:
+                    pull -= effect * systems[(rank * n_free + a) * LANES + lane]
+                line[rank * rank + a] += own_a * pull
+                for b in range(a + 1):
+                    curvature = systems[(a * n_free + b) * LANES + lane]
+                    if a == b:
+                        curvature -= prior_precision[a]
+                    line[a * rank + b] += own_a * curvature * sides[b * LANES + lane]

@@ -1,0 +1,282 @@
+"""Exact draws of the variables that make a loss Gaussian.
+
+* Logistic loss: Polya-Gamma variables (Polson, Scott and Windle, 2013). ``PG(1, z)`` is a quarter of
+  Devroye's variable with density ``cosh(h) exp(-h^2 x / 2) f(x)``, ``h = |z| / 2``, where ``f`` has two
+  alternating series that converge at once. We draw it by rejection from a hat of some hundred strips of
+  equal area, one hat for each of a grid of tilts ``h0 <= h``: nine draws in ten cost one comparison
+  with a bound on the density, and the others evaluate it. No approximation is involved; the grid only
+  moves work.
+* Hinge loss: ``exp(-2 max(0, v))`` is a mixture of normal distributions of ``v`` over ``N(-s, s)``
+  (Polson and Scott, 2011), and ``1 / s`` given ``v`` is inverse Gaussian with mean ``1 / |v|`` and
+  shape one.
+
+The loops run over the answers of a chunk: called for one answer at a time they would count references to
+the hats each time, which costs more than a draw.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.engine.sampling.philox import (
+    OF_ANSWERS,
+    OF_ROWS,
+    fine_uniform,
+    random_words,
+    uniform,
+    use,
+)
+
+Array = NDArray[np.float64]
+
+# Where the two series of the density take turns (Devroye, 2009).
+_CUT = 0.64
+# The tilts that have a hat of their own, the area of a strip and room for all strips of a hat. Beyond the
+# last tilt (scores above 20) draws are rarer and slower.
+_TILTS_PER_UNIT = 16
+_TILTS = 160
+_AREA = 1.0 / 144.0
+_STRIPS = 160
+# From here on the first term of the second series is a bound on the density.
+_TAIL_FROM = 0.2
+# What a hat's line of ``tails`` holds: its strips, its tail's area relative to a strip's, where the tail
+# begins, and one over the density's factor.
+_COUNT, _SHARE, _FROM, _SCALE = range(4)
+# Proposals that a copy of a draw may need; each is rejected once in twenty times.
+_COPY_BITS = 6
+LARGEST_COPIES = 10_000
+# Proposals in a row that may be rejected, an event of probability below 1e-80: the mean stands in then,
+# so that a loop ends whatever the numbers are.
+_MOST_PROPOSALS = 63
+
+
+@numba.njit(forceinline=True, error_model="numpy")
+def _density(x):
+    """Return ``f(x)``: four terms of either series leave an error below ``1e-25``.
+
+    Both are ``sum (-1)^n (2 n + 1) q^((2 n + 1)^2)`` times a factor.
+    """
+    if x > _CUT:
+        q = math.exp(-0.125 * math.pi * math.pi * x)
+        factor = 0.5 * math.pi
+    else:
+        q = math.exp(-0.5 / x)
+        ratio = 2.0 / (math.pi * x)
+        factor = 0.5 * math.pi * ratio * math.sqrt(ratio)
+    square = q * q
+    eighth = square * square * square * square
+    third = eighth * eighth * eighth
+    return factor * q * (1.0 - 3.0 * eighth + third * (5.0 - 7.0 * third))
+
+
+@numba.njit(error_model="numpy")
+def _tilted_density(tilt, x):
+    return math.cosh(tilt) * math.exp(-0.5 * tilt * tilt * x) * _density(x)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _hats(edges, squeezes, tails):
+    """Fill the hats of all tilts."""
+    for number in range(tails.shape[0]):
+        tilt = number / _TILTS_PER_UNIT
+        low, high = 1e-3, 1.0
+        for _ in range(60):  # the density has one mode
+            third = (high - low) / 3.0
+            if _tilted_density(tilt, low + third) < _tilted_density(tilt, high - third):
+                low += third
+            else:
+                high -= third
+        mode = 0.5 * (low + high)
+        # A little above what is computed: the mode and the density have rounding errors.
+        safe = 1.0 + 1e-9
+        right, count = mode, 0
+        while right > 0.0:  # up to the mode, the highest point of a strip is its right end
+            count += 1
+            edges[number, _STRIPS - count] = right
+            right -= min(_AREA / (safe * _tilted_density(tilt, right)), right)
+        edges[number, 0] = 0.0
+        edges[number, 1 : count + 1] = edges[number, _STRIPS - count :].copy()
+        rate = 0.125 * math.pi**2 + 0.5 * tilt * tilt
+        while True:
+            left = edges[number, count]
+            tail = 0.5 * math.pi * math.cosh(tilt) * math.exp(-rate * left) / rate
+            if left >= _TAIL_FROM and tail <= _AREA:
+                break
+            edges[number, count + 1] = left + _AREA / (safe * _tilted_density(tilt, left))
+            count += 1
+        for strip in range(count):
+            left, right = edges[number, strip], edges[number, strip + 1]
+            lowest = _tilted_density(tilt, right)
+            if left < mode:
+                lowest = _tilted_density(tilt, left) if left > 0.0 else 0.0
+            squeezes[number, strip] = lowest / safe * (right - left) / _AREA
+        tails[number, _COUNT] = count
+        tails[number, _SHARE] = tail / _AREA
+        tails[number, _FROM] = edges[number, count]
+        tails[number, _SCALE] = 1.0 / math.cosh(tilt)
+
+
+@lru_cache(maxsize=1)
+def polya_gamma_hats() -> tuple[Array, Array, Array]:
+    """Return the hats that ``polya_gamma`` draws from, made once a process."""
+    edges, squeezes = np.zeros((2, _TILTS, _STRIPS))
+    tails = np.zeros((_TILTS, 4))
+    _hats(edges, squeezes, tails)
+    return edges, squeezes, tails
+
+
+@numba.njit(forceinline=True, error_model="numpy")
+def _proposed(hats, tilt, first, second, third):
+    """Return a draw, or a negative number where the proposal is rejected."""
+    edges, squeezes, tails = hats
+    number = np.uint32(tilt * _TILTS_PER_UNIT)
+    least = number / _TILTS_PER_UNIT
+    place = uniform(first) * (tails[number, _COUNT] + tails[number, _SHARE])
+    height = uniform(third)
+    strip = np.uint32(place)
+    if strip < tails[number, _COUNT]:
+        left = edges[number, strip]
+        width = edges[number, strip + np.uint32(1)] - left
+        x = left + width * uniform(second)
+        loss = 0.5 * (tilt * tilt - least * least) * x
+        if height <= squeezes[number, strip] * (1.0 - loss):  # exp(-loss) is above that
+            return x
+        hat = _AREA / width * tails[number, _SCALE]
+    else:
+        rate = 0.125 * math.pi**2 + 0.5 * least * least
+        x = tails[number, _FROM] - math.log(uniform(second)) / rate
+        hat = 0.5 * math.pi * math.exp(-rate * x)
+    return x if height * hat <= math.exp(-0.5 * tilt * tilt * x) * _density(x) else -1.0
+
+
+@numba.njit(error_model="numpy")
+def _far_proposed(tilt, first, second, third, fourth):
+    """Do the same for tilts beyond the grid, by Polson, Scott and Windle's two proposals.
+
+    So far out nearly all mass is in the first, an inverse Gaussian of mean ``1 / tilt`` below the cut;
+    the other is the tail.
+    """
+    rate = 0.125 * math.pi**2 + 0.5 * tilt * tilt
+    root = math.sqrt(0.5 / _CUT)
+    above = 0.5 * math.pi / rate * math.exp(tilt - rate * _CUT)
+    below = math.erfc(root * (1.0 - _CUT * tilt))
+    if tilt < 300.0:
+        below += math.exp(2.0 * tilt) * math.erfc(root * (1.0 + _CUT * tilt))
+    share = uniform(fourth) * (above + below)
+    if share < above:
+        x = _CUT - math.log(uniform(first)) / rate
+        bound = 0.5 * math.pi * math.exp(-0.125 * math.pi**2 * x)
+    else:
+        # What is left of the choice is uniform again; it picks the root of the inverse Gaussian.
+        wave = math.cos(2.0 * math.pi * uniform(second))
+        square = -2.0 * math.log(uniform(first)) * wave * wave
+        x = inverse_gaussian(tilt, square, (share - above) / below)
+        if x > _CUT:
+            return -1.0
+        ratio = 2.0 / (math.pi * x)
+        bound = 0.5 * math.pi * ratio * math.sqrt(ratio) * math.exp(-0.5 / x)
+    return x if uniform(third) * bound <= _density(x) else -1.0
+
+
+@numba.njit(error_model="numpy")
+def _mean(tilt):
+    """Return the mean of the distribution with this tilt."""
+    return math.tanh(tilt) / tilt if tilt > 1e-6 else 1.0
+
+
+@numba.njit(error_model="numpy")
+def _far_draw(tilt, key, answer, row, sweep, side, attempt):
+    """Draw with a tilt beyond the grid."""
+    if not tilt < 1e8:  # a diverged chain: let it be seen, and do not loop
+        return math.nan
+    for _ in range(_MOST_PROPOSALS):
+        words = random_words(key, answer, row, sweep, use(side, OF_ANSWERS, attempt))
+        x = _far_proposed(tilt, words[0], words[1], words[2], words[3])
+        if x > 0.0:
+            return x
+        attempt += 1
+    return _mean(tilt)
+
+
+@numba.njit(forceinline=True, error_model="numpy")
+def polya_gammas(hats, count, scores, copies, key, first, row, sweep, side, out):
+    """Write draws of ``PG(copies, score)`` for ``count`` answers of a row, the ``first``-th on.
+
+    ``copies`` is empty where all are one.
+    """
+    for k in range(count):
+        tilt = 0.5 * abs(float(scores[k]))
+        near = tilt * _TILTS_PER_UNIT < _TILTS
+        total = 0.0
+        for copy in range(copies[k] if copies.shape[0] > 0 else 1):
+            attempt = copy << _COPY_BITS
+            words = random_words(key, first + k, row, sweep, use(side, OF_ANSWERS, attempt))
+            if near:
+                x = _proposed(hats, tilt, words[0], words[1], words[2])
+                last = attempt + _MOST_PROPOSALS
+                while x < 0.0 and attempt < last:
+                    attempt += 1
+                    words = random_words(key, first + k, row, sweep, use(side, OF_ANSWERS, attempt))
+                    x = _proposed(hats, tilt, words[0], words[1], words[2])
+                if x < 0.0:
+                    x = _mean(tilt)
+            else:
+                x = _far_draw(tilt, key, first + k, row, sweep, side, attempt)
+            total += x
+        out[k] = 0.25 * total
+
+
+@numba.njit(forceinline=True, error_model="numpy")
+def inverse_gaussian(inverse_mean, square, share):
+    """Draw an inverse Gaussian of shape one from a squared normal draw and a uniform one.
+
+    Michael, Schucany and Haas (1976), in a form that loses no digits and holds for an infinite mean.
+    """
+    half = 0.5 * square
+    x = 1.0 / (inverse_mean + half + math.sqrt(half * (half + 2.0 * inverse_mean)))
+    if share * (1.0 + inverse_mean * x) <= 1.0:
+        return x
+    return 1.0 / (inverse_mean * inverse_mean * x)
+
+
+@numba.njit(forceinline=True, error_model="numpy")
+def inverse_gaussians(count, inverse_mean, key, first, row, sweep, side, out):
+    """Write inverse Gaussian draws of shape one for ``count`` answers of a row, the ``first``-th on."""
+    for k in range(count):
+        words = random_words(key, first + k, row, sweep, use(side, OF_ANSWERS, 0))
+        wave = math.cos(2.0 * math.pi * uniform(words[2]))
+        square = -2.0 * math.log(fine_uniform(words[0], words[1])) * wave * wave
+        out[k] = inverse_gaussian(float(inverse_mean[k]), square, uniform(words[3]))
+
+
+@numba.njit(forceinline=True, error_model="numpy")
+def normals(key, coordinate, row, sweep, side):
+    """Return two standard normal draws of a row."""
+    words = random_words(key, coordinate, row, sweep, use(side, OF_ROWS, 0))
+    radius = math.sqrt(-2.0 * math.log(fine_uniform(words[0], words[1])))
+    angle = 2.0 * math.pi * fine_uniform(words[2], words[3])
+    return radius * math.cos(angle), radius * math.sin(angle)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def draw_polya_gamma(hats, scores, copies, key, sweep, out):
+    """Fill ``out`` with draws of ``PG(copies, score)``; ``copies`` is empty where all are one."""
+    polya_gammas(hats, scores.shape[0], scores, copies, key, 0, 0, sweep, 0, out)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def draw_inverse_gaussian(inverse_mean, key, sweep, out):
+    """Fill ``out`` with inverse Gaussian draws of shape one."""
+    inverse_gaussians(inverse_mean.shape[0], inverse_mean, key, 0, 0, sweep, 0, out)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def draw_normal(key, sweep, out):
+    """Fill ``out`` with standard normal draws; its length is even."""
+    for k in range(0, out.shape[0], 2):
+        out[k], out[k + 1] = normals(key, k, 0, sweep, 0)

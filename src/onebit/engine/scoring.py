@@ -1,0 +1,80 @@
+"""Scores of many pairs, on the threads of a CPU or on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from onebit.engine.cpu.threads import threads
+from onebit.engine.gpu import device as gpus
+from onebit.model.draws import Draws
+from onebit.model.posterior import Posterior, checked_pairs
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int32]
+
+
+def score_moments(
+    posterior: Posterior, rows: ArrayLike, columns: ArrayLike, n_jobs: int | None, device: str = "cpu"
+) -> tuple[Array, Array]:
+    """Return mean and variance of scores; see ``Posterior.score_moments``.
+
+    Many pairs of known ids go to the GPU that ``device`` names.
+    """
+    row_codes, column_codes = checked_pairs(rows, columns, posterior.shape)
+    mean, variance = np.empty(len(row_codes)), np.empty(len(row_codes))
+    _score(posterior, row_codes, column_codes, mean, variance, n_jobs, device)
+    return mean, variance
+
+
+def scores(
+    posterior: Posterior, rows: ArrayLike, columns: ArrayLike, n_jobs: int | None, device: str = "cpu"
+) -> Array:
+    """Return mean scores alone, several times faster."""
+    row_codes, column_codes = checked_pairs(rows, columns, posterior.shape)
+    mean = np.empty(len(row_codes))
+    _score(posterior, row_codes, column_codes, mean, np.empty(0), n_jobs, device)
+    return mean
+
+
+def averages(
+    draws: Draws, rows: ArrayLike, columns: ArrayLike, n_jobs: int | None, chances: bool = True
+) -> tuple[Array, Array, Array]:
+    """Return averages over draws; see ``Draws.averages``."""
+    with threads(n_jobs) as pool:
+        return draws.averages(rows, columns, pool.even, chances)
+
+
+def _score(
+    posterior: Posterior,
+    rows: Codes,
+    columns: Codes,
+    mean: Array,
+    variance: Array,
+    n_jobs: int | None,
+    device: str,
+) -> None:
+    known = np.flatnonzero((rows >= 0) & (columns >= 0))
+    found = gpus.for_prediction(device, len(known))
+    done = np.zeros(len(rows), dtype=bool)
+    if found is not None:
+        from onebit.engine.gpu.predict import on_device
+
+        part = np.empty(len(known)), np.empty(len(known) if len(variance) else 0)
+        try:
+            with gpus.at_work(found):
+                on_device(posterior, found).score(rows[known], columns[known], *part)
+            mean[known], done[known] = part[0], True
+            if len(variance):
+                variance[known] = part[1]
+        except gpus.TooLittleMemory:
+            if device != "auto":
+                raise
+    left = np.flatnonzero(~done)
+    if len(left) == 0:
+        return
+    with threads(n_jobs) as pool:
+        if len(variance):
+            mean[left], variance[left] = posterior.score_moments(rows[left], columns[left], pool.even)
+        else:
+            mean[left] = posterior.scores(rows[left], columns[left], pool.even)

@@ -1,0 +1,1 @@
+"""What is assumed and what is found: losses, priors, the hierarchy, posteriors, draws."""

@@ -1,0 +1,279 @@
+"""The result of a sampled fit: draws of factors and effects, and what can be said from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from onebit.data import checked
+from onebit.data.storage import Tensors
+from onebit.model import score_kernels
+from onebit.model.calibration import CERTAINTY, expected_sigmoid
+from onebit.model.hierarchy import Hierarchy, hierarchy_from_settings
+from onebit.model.posterior import Evenly, at_once, checked_pairs
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int32]
+
+# Scores of single draws that are held at once: some 32 megabytes.
+_AT_ONCE = 4_000_000
+_TURNS = 3
+
+
+@dataclass(frozen=True, repr=False)
+class Draws:
+    """Draws from the exact posterior.
+
+    Attributes
+    ----------
+    rows, columns : ndarray of float32, shape (m, draws, coordinates)
+        The factors, then the effect if the side has one.
+    factors : ndarray of shape (draws, rank)
+        The variances of the columns of factors.
+    effects : ndarray of shape (draws, 2)
+        The variances of the row effects and of the column effects; one where there are none.
+    intercept : ndarray of shape (draws,)
+        The intercept.
+    hierarchy : Hierarchy
+        The prior.
+    seed : int
+        What the chains were drawn from.
+
+    Examples
+    --------
+    >>> from onebit import LogisticCompleter, simulate
+    >>> world = simulate.world("B1", rank=2, shape=(40, 30), density=0.5, seed=0)
+    >>> model = LogisticCompleter(3, inference="sampling", n_samples=50, random_state=0)
+    >>> draws = model.fit(world.pairs, world.answers).draws_
+    >>> draws.count
+    50
+    >>> draws.scores([0, 1], [2, -1]).shape  # -1: a column never seen
+    (2, 50)
+    """
+
+    rows: NDArray[np.float32]
+    columns: NDArray[np.float32]
+    factors: Array
+    effects: Array
+    intercept: Array
+    hierarchy: Hierarchy
+    seed: int
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "columns", "factors", "effects", "intercept"):
+            array = np.ascontiguousarray(getattr(self, name))
+            if not np.isfinite(array).all():
+                raise ValueError(f"the draws' {name} hold a value that is not finite")
+            array = array.view()
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return f"Draws({self.count} draws of {rows} rows, {columns} columns, rank {self.hierarchy.rank})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns, folded-in ones included."""
+        return len(self.rows), len(self.columns)
+
+    @property
+    def count(self) -> int:
+        """The number of draws kept."""
+        return len(self.intercept)
+
+    @property
+    def sides(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The rows and the columns."""
+        return self.rows, self.columns
+
+    def centre(self, side: int) -> Array:
+        """Return what the effects of a side are centred at, a number a draw."""
+        return self.intercept if side == self.hierarchy.intercept_side else np.zeros(self.count)
+
+    @cached_property
+    def factor_means(self) -> tuple[Array, Array]:
+        """What the factors of rows and of columns are centred at, of shape (draws, rank)."""
+        rank, share = self.hierarchy.rank, self.hierarchy.mean_share
+        rows, columns = (side[:, :, :rank].sum(axis=0, dtype=float) for side in self.sides)
+        return share(0) * rows, share(1) * columns
+
+    def main_effects(self, side: int) -> Array:
+        """Return the mean effects of rows (side 0) or columns: see ``Posterior.main_effects``."""
+        rank, means = self.hierarchy.rank, self.factor_means
+        values = self.sides[side]
+        effects = values[:, :, rank].mean(axis=1, dtype=float)
+        effects += np.einsum("mdk,dk->m", values[:, :, :rank], means[1 - side]) / self.count
+        if side != self.hierarchy.intercept_side:
+            effects -= float((means[side] * means[1 - side]).sum()) / self.count
+        return effects
+
+    def averages(
+        self, rows: ArrayLike, columns: ArrayLike, evenly: Evenly = at_once, chances: bool = True
+    ) -> tuple[Array, Array, Array]:
+        """Return mean and variance of the scores of pairs of codes, and the mean of their sigmoids.
+
+        Code -1 stands for a row or column that was never seen: its factors and its effect follow their
+        prior, of which the exact moments are averaged over the draws. Without ``chances`` the last
+        array is empty.
+        """
+        row_codes, column_codes = checked_pairs(rows, columns, self.shape)
+        n = len(row_codes)
+        mean, variance, chance = np.empty(n), np.empty(n), np.empty(n if chances else 0)
+        known = np.flatnonzero((row_codes >= 0) & (column_codes >= 0))
+        part = mean[known], variance[known], chance[known if chances else []]
+        rank = self.hierarchy.rank
+        arguments = (
+            row_codes[known], self.rows, self.hierarchy.row_effects,
+            column_codes[known], self.columns, self.hierarchy.column_effects, rank, *part,
+        )  # fmt: skip
+
+        def task(begin: int, end: int) -> None:
+            score_kernels.average_scores(begin, end, *arguments)
+
+        evenly(task, len(known), self.count)
+        mean[known], variance[known] = part[0], part[1]
+        if chances:
+            chance[known] = part[2]
+        unknown = np.flatnonzero((row_codes < 0) | (column_codes < 0))
+        for places in self._blocks(unknown):
+            centre, spread = self._conditional(row_codes[places], column_codes[places])
+            mean[places] = centre.mean(axis=1)
+            variance[places] = centre.var(axis=1) + spread.mean(axis=1)
+            if chances:
+                chance[places] = expected_sigmoid(centre, spread).mean(axis=1)
+        return mean, variance, np.clip(chance, CERTAINTY, 1.0 - CERTAINTY)
+
+    def scores(self, rows: ArrayLike, columns: ArrayLike) -> Array:
+        """Return the scores of pairs of codes under every draw, of shape (pairs, draws).
+
+        The scores of unknown ids (-1) are spread as their prior says.
+        """
+        row_codes, column_codes = checked_pairs(rows, columns, self.shape)
+        centre, spread = self._conditional(row_codes, column_codes)
+        if not spread.any():
+            return centre
+        levels = ndtri((np.arange(self.count) + 0.5) / self.count)
+        return centre + np.sqrt(spread) * np.random.default_rng(0).permutation(levels)
+
+    def intervals(self, rows: ArrayLike, columns: ArrayLike, level: float) -> Array:
+        """Return the ends of the central intervals that hold a share ``level`` of the draws' scores."""
+        row_codes, column_codes = checked_pairs(rows, columns, self.shape)
+        ends = np.empty((len(row_codes), 2))
+        for places in self._blocks(np.arange(len(row_codes))):
+            scores = self.scores(row_codes[places], column_codes[places])
+            ends[places] = np.quantile(scores, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=1).T
+        return ends
+
+    def _blocks(self, places: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        size = max(1, _AT_ONCE // max(self.count, 1))
+        for begin in range(0, len(places), size):
+            yield places[begin : begin + size]
+
+    def _conditional(self, rows: Codes, columns: Codes) -> tuple[Array, Array]:
+        """Return mean and variance of the scores given each draw: of known ids the score, and zero."""
+        rank, hierarchy = self.hierarchy.rank, self.hierarchy
+        centre, spread = np.zeros((2, len(rows), self.count))
+        known = [codes >= 0 for codes in (rows, columns)]
+        parts: list[NDArray[np.float32]] = []
+        for side, codes in enumerate((rows, columns)):
+            part = self.sides[side][np.maximum(codes, 0)]
+            parts.append(part[:, :, :rank])
+            if hierarchy.has_effect(side):
+                unknown = ~known[side]
+                centre += np.where(unknown[:, None], self.centre(side), part[:, :, rank])
+                spread[unknown] += self.effects[:, side]
+        both = known[0] & known[1]
+        centre[both] += np.einsum("ndk,ndk->nd", parts[0][both], parts[1][both])
+        means = self.factor_means
+        variances = [self.factors * (1.0 + hierarchy.mean_share(side)) for side in (0, 1)]
+        for side in (0, 1):
+            one = known[side] & ~known[1 - side]
+            centre[one] += np.einsum("ndk,dk->nd", parts[side][one], means[1 - side])
+            spread[one] += np.einsum("ndk,dk->nd", parts[side][one] ** 2, variances[1 - side])
+        neither = ~known[0] & ~known[1]
+        centre[neither] += (means[0] * means[1]).sum(axis=1)
+        spread[neither] += (
+            (means[0] ** 2 + variances[0]) * (means[1] ** 2 + variances[1]) - (means[0] * means[1]) ** 2
+        ).sum(axis=1)
+        return centre, spread
+
+    @cached_property
+    def mean_factors(self) -> tuple[Array, Array]:
+        """Factors whose product is the mean of ``L R'``, up to its rank, along its principal axes.
+
+        Both sides are taken around their means: it is what main effects do not say. Draws differ by
+        rotations that no score notices, so that means of the factors over draws say nothing.
+        """
+        rank = self.hierarchy.rank
+        left, right = (
+            (side[:, :, :rank] - mean.astype(np.float32)).reshape(len(side), -1)
+            for side, mean in zip(self.sides, self.factor_means, strict=True)
+        )
+        wanted = min(rank + 8, *self.shape) if rank else 0
+        basis = np.random.default_rng(0).standard_normal((len(right), wanted)).astype(np.float32)
+        for _ in range(_TURNS):
+            basis = np.linalg.qr(left @ (right.T @ basis))[0]
+            basis = np.linalg.qr(right @ (left.T @ basis))[0]
+        rows, size, turn = np.linalg.svd(left @ (right.T @ basis) / self.count, full_matrices=False)
+        root = np.sqrt(size[:rank]).astype(float)
+        return rows[:, :rank] * root, (basis @ turn.T)[:, :rank] * root
+
+    @cached_property
+    def singular_values(self) -> Array:
+        """The singular values of the mean of ``L R'`` beyond main effects, as root-mean-square scores."""
+        values = (self.mean_factors[0] ** 2).sum(axis=0)
+        return values / np.sqrt(np.prod([float(size) for size in self.shape]))
+
+    @property
+    def effective_rank(self) -> int:
+        """The number of columns that the mean score needs: singular values above 5 % of the largest."""
+        values = self.singular_values
+        if len(values) == 0 or values[0] < 0.01:
+            return 0
+        return int((values > 0.05 * values[0]).sum())
+
+    def extended(self, side: int, added: NDArray[np.float32]) -> Draws:
+        """Return these draws with those of new rows (side 0) or columns appended."""
+        sides = list(self.sides)
+        sides[side] = np.concatenate([sides[side], added])
+        shape = (len(sides[0]), len(sides[1]))
+        hierarchy = replace(self.hierarchy, shape=shape)
+        return replace(self, rows=sides[0], columns=sides[1], hierarchy=hierarchy)
+
+    def state(self) -> tuple[Tensors, dict[str, Any]]:
+        """Return everything as arrays and JSON, for saving."""
+        names = ("rows", "columns", "factors", "effects", "intercept")
+        tensors: Tensors = {f"draws.{name}": getattr(self, name) for name in names}
+        return tensors, {"seed": self.seed, "hierarchy": asdict(self.hierarchy)}
+
+    @classmethod
+    def from_state(cls, tensors: Tensors, content: dict[str, Any]) -> Draws:
+        """Restore what ``state`` returned; arrays that do not fit each other are refused."""
+        hierarchy = hierarchy_from_settings(checked.section(content, "hierarchy"))
+        parts = checked_draws(tensors, "draws", hierarchy)
+        if len(parts["intercept"]) == 0:
+            raise checked.FileError("there are no draws")
+        return cls(**parts, hierarchy=hierarchy, seed=checked.whole(content, "seed"))
+
+
+def checked_draws(
+    tensors: Tensors, name: str, hierarchy: Hierarchy, count: int | None = None
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of some draws by their names, if they fit the prior and each other."""
+    intercept = checked.checked_array(tensors, f"{name}.intercept", np.float64, (count,))
+    count, (rows, columns) = len(intercept), hierarchy.shape
+    array = checked.checked_array
+    return {
+        "rows": array(tensors, f"{name}.rows", np.float32, (rows, count, hierarchy.n_free(0))),
+        "columns": array(tensors, f"{name}.columns", np.float32, (columns, count, hierarchy.n_free(1))),
+        "factors": array(tensors, f"{name}.factors", np.float64, (count, hierarchy.rank), positive=True),
+        "effects": array(tensors, f"{name}.effects", np.float64, (count, 2), positive=True),
+        "intercept": intercept,
+    }

@@ -1,0 +1,187 @@
+"""Predictions as tables, a block at a time: given pairs, the best blanks, the whole matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from onebit.certificates.statements import Kept
+from onebit.completers.base import PairClassifier
+from onebit.completers.filling import (
+    BLOCK,
+    best_columns,
+    block_values,
+    candidates,
+    fill,
+    known_answers,
+    known_places,
+)
+from onebit.completers.predictions import Codes, Predictions
+from onebit.data.ids import IdIndex
+from onebit.data.tables import PairBatch
+from onebit.data.tables.encoding import TextLookup
+
+_DIGITS = 6
+_TAKEN = (
+    "rank", "answer", "probability", "score", "uncertainty", "confidence", "certified", "known",
+    "answered",
+)  # fmt: skip
+
+
+@dataclass
+class Tally:
+    """How many pairs were predicted, and how many of them had ids that the model does not know."""
+
+    pairs: int = 0
+    unknown_rows: int = 0
+    unknown_columns: int = 0
+    certified: int = 0
+
+
+def id_names(model: PairClassifier) -> tuple[str, str]:
+    """Return what the two columns of ids are called in a table of predictions."""
+    names = [index.labels.name for index in (model.rows_, model.columns_)]
+    row, column = (
+        name if isinstance(name, str) and name and name not in _TAKEN else side
+        for name, side in zip(names, ("row", "column"), strict=True)
+    )
+    return (row, column) if row != column else ("row", "column")
+
+
+def ids_of(index: IdIndex) -> pa.Array:
+    """Return all ids of a side as a column: integers as they are, all others as text."""
+    labels = index.labels
+    if labels.dtype.kind in "iu":
+        return pa.array(labels.to_numpy())
+    return pa.array([str(label) for label in labels], pa.large_string())
+
+
+def predicted_pairs(
+    model: PairClassifier, batches: Iterable[PairBatch], kept: Kept | None, tally: Tally
+) -> Iterator[pa.Table]:
+    """Yield a table for each batch of pairs: ids as they were given, and what is predicted of them."""
+    rows, columns = TextLookup(model.rows_), TextLookup(model.columns_)
+    names = id_names(model)
+    for batch in batches:
+        codes = [
+            lookup.codes(values)[place]
+            for lookup, (values, place) in ((rows, batch.rows), (columns, batch.columns))
+        ]
+        texts = [
+            values.cast(pa.large_string()).take(pa.array(place))
+            for values, place in (batch.rows, batch.columns)
+        ]
+        known = np.where(codes[0] >= 0, np.where(codes[1] >= 0, 3, 1), np.where(codes[1] >= 0, 2, 0))
+        found = model.predictions(*codes)
+        table = _table(model, dict(zip(names, texts, strict=True)), found)
+        if kept is not None:
+            marked = model.marked(kept, codes[0], codes[1], found)
+            table = table.append_column("certified", pa.array(marked))
+            tally.certified += int(marked.sum())
+        words = pa.array(["neither", names[0], names[1], "both"]).take(pa.array(known))
+        tally.pairs += len(known)
+        tally.unknown_rows += int((codes[0] < 0).sum())
+        tally.unknown_columns += int((codes[1] < 0).sum())
+        yield table.append_column("known", words)
+
+
+def _table(model: PairClassifier, ids: dict[str, pa.Array], found: Predictions) -> pa.Table:
+    columns = ids | {
+        "answer": pa.array(model.classes_[found.yes.astype(int)]),
+        "probability": pa.array(found.probability.round(_DIGITS)),
+        "score": pa.array(found.score.round(_DIGITS)),
+        "uncertainty": pa.array(found.uncertainty.round(_DIGITS)),
+    }
+    return pa.table(columns)
+
+
+def block_rows(model: PairClassifier, top: int | None = None) -> int:
+    """Return how many rows of the matrix go into one table."""
+    entries = len(model.columns_) if top is None else candidates(model, top)
+    return max(1, BLOCK // max(entries, 1))
+
+
+def best_blanks(
+    model: PairClassifier, count: int, rows: Codes, *, answered: bool = False
+) -> Iterator[pa.Table]:
+    """Yield the ``count`` columns that each row most likely says yes to, best first.
+
+    No line is marked as certified: the best of each row are a selection, of which a certificate of all
+    predictions does not speak.
+    """
+    row_ids, column_ids = ids_of(model.rows_), ids_of(model.columns_)
+    row_name, column_name = id_names(model)
+    for row, rank, column, found in best_columns(model, count, rows, answered):
+        ids = {
+            row_name: row_ids.take(pa.array(row)),
+            "rank": pa.array(rank),
+            column_name: column_ids.take(pa.array(column)),
+        }
+        yield _table(model, ids, found)
+
+
+def whole_matrix(
+    model: PairClassifier,
+    rows: Codes,
+    output: str,
+    *,
+    wide: bool,
+    kept: Kept | None = None,
+    everywhere: bool = False,
+) -> Iterator[pa.Table]:
+    """Yield the filled matrix: one row a line when ``wide``, else one entry a line.
+
+    Known answers stay as they are unless ``everywhere`` asks for the model's own values. Columns stand in
+    the order in which the model lists them, rows in the order given.
+    """
+    row_ids, column_ids = ids_of(model.rows_), ids_of(model.columns_)
+    row_name, column_name = id_names(model)
+    every = model.columns_.listed
+    names = [str(name) for name in column_ids.take(pa.array(every)).to_pylist()]
+    known = None if everywhere or (wide and output == "score") else known_answers(model)
+    size = block_rows(model)
+    for begin in range(0, len(rows), size):
+        block = rows[begin : begin + size]
+        pair = np.repeat(block, len(every)), np.tile(every, len(block))
+        if wide:
+            values = block_values(model, output, block, pair, known)
+            if values.dtype.kind == "f":
+                values = values.round(_DIGITS)
+            matrix = np.ascontiguousarray(values.reshape(len(block), -1).T)
+            arrays = [row_ids.take(pa.array(block)), *(pa.array(line) for line in matrix)]
+            yield pa.Table.from_arrays(arrays, names=[row_name, *names])
+        else:
+            ids = {
+                row_name: row_ids.take(pa.array(pair[0])),
+                column_name: column_ids.take(pa.array(pair[1])),
+            }
+            yield _long(
+                model, ids, pair, model.predictions(*pair), known_places(model, block, known), kept
+            )
+
+
+def _long(
+    model: PairClassifier,
+    ids: dict[str, pa.Array],
+    pair: tuple[Codes, Codes],
+    found: Predictions,
+    known: tuple[NDArray[np.int64], NDArray[np.float64]],
+    kept: Kept | None,
+) -> pa.Table:
+    """Return one line an entry; known answers stand in place of predicted ones."""
+    table = _table(model, ids, found)
+    at, share = known
+    for name in ("answer", "probability"):
+        values = fill(model, name, found, at, share)
+        column = pa.array(values.round(_DIGITS) if name == "probability" else values)
+        table = table.set_column(table.column_names.index(name), name, column)
+    answered = np.zeros(len(pair[0]), dtype=bool)
+    answered[at] = True
+    table = table.append_column("answered", pa.array(answered))
+    if kept is not None:
+        table = table.append_column("certified", pa.array(model.marked(kept, *pair, found) & ~answered))
+    return table

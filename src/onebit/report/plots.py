@@ -1,0 +1,89 @@
+"""Pictures of certificates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onebit.completers.base import PairClassifier
+
+if TYPE_CHECKING:
+    from onebit.data.simulate import World
+
+BLUE, GREY, GREEN = "#0072B2", "#555555", "#009E73"
+
+
+def risk_coverage(
+    model: PairClassifier, delta: float = 0.05, world: World | None = None, ax: Any = None
+) -> Any:
+    """Draw the certified error of the surest predictions against their share.
+
+    Parameters
+    ----------
+    model : completer
+        Fitted with ``fit(..., certify=share)``.
+    delta : float
+        The probability with which any of the certified points may fail.
+    world : World, optional
+        In simulations, the world that the model was fitted to: the true curve is drawn too.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure without it.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> from onebit import LogisticCompleter, plots, simulate
+    >>> world = simulate.world("B1", rank=2, shape=(80, 60), density=0.5, seed=0)
+    >>> model = LogisticCompleter(random_state=0).fit(world.pairs, world.answers, certify=0.2)
+    >>> axes = plots.risk_coverage(model, world=world)
+    >>> axes.get_xlabel()
+    'surest predictions kept, %'
+    """
+    certified = model.certify_selective(delta)
+    held_out = model.held_out_
+    assert held_out is not None  # certify_selective has seen to it
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(7.0, 4.5), layout="constrained").subplots()
+    shares = 100 * np.array(certified.shares)
+    bounds = 100 * np.array([certificate.bound for certificate in certified.certificates])
+    ax.plot(
+        shares, bounds, "o-", color=BLUE, linewidth=2.2,
+        label=f"certified: at most this, with probability {1 - delta:.4g}",
+    )  # fmt: skip
+    count = np.arange(1, len(held_out.wrong) + 1)
+    # The first few answers say nothing of a rate.
+    from_here = max(len(count) // 50, 1) - 1
+    observed = 100 * held_out.wrong.cumsum() / count
+    ax.plot(
+        100 * count[from_here:] / count[-1], observed[from_here:], color=GREY, linewidth=1.2,
+        label=f"observed on {len(count)} held-out answers",
+    )  # fmt: skip
+    if world is not None:
+        share, risk = true_curve(model, world)
+        ax.plot(
+            100 * share, 100 * risk, "--", color=GREEN, linewidth=1.6, label="true, in this simulation"
+        )
+    ax.set_xlabel("surest predictions kept, %")
+    ax.set_ylabel("wrong among them, %")
+    ax.set_xlim(0, 102)
+    ax.set_ylim(bottom=0)
+    ax.grid(alpha=0.25)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, loc="upper left")
+    return ax
+
+
+def true_curve(model: PairClassifier, world: World) -> tuple[Any, Any]:
+    """Return the share of fresh answers kept and their true error rate, surest first."""
+    scores = model.decision_function(world.all_pairs)
+    order = np.argsort(-model.confidence(world.all_pairs), kind="stable")
+    weight = world.sampling.ravel()[order]
+    chance = world.chance_of_error(scores.reshape(world.truth.shape)).ravel()[order]
+    share = weight.cumsum()
+    return share, (weight * chance).cumsum() / share

@@ -1,0 +1,98 @@
+"""A model in a few lines: its data, its settings, its fit, its certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from onebit import __version__
+from onebit.certificates.ladder import Ladder
+from onebit.certificates.statements import Certificate, GroupCertificate
+from onebit.completers.base import PairClassifier
+from onebit.completers.models import plain_parameters
+from onebit.model.diagnostics import Mixing, sampling_words
+
+
+def settings_of(model: PairClassifier) -> dict[str, Any]:
+    """Return the settings that reproduce a model, and what a search has chosen."""
+    settings: dict[str, Any] = {"model": type(model).__name__} | plain_parameters(model)
+    chosen = getattr(model, "best_params_", None)
+    return settings | ({} if chosen is None else {"chosen": dict(chosen)})
+
+
+def summary(model: PairClassifier) -> dict[str, Any]:
+    """Return what a model file holds, as JSON.
+
+    Examples
+    --------
+    >>> from onebit import LogisticCompleter
+    >>> from onebit.report.summary import summary
+    >>> model = LogisticCompleter(1).fit([("ann", "tea"), ("bob", "tea"), ("ann", "jam")], [1, 0, 1])
+    >>> summary(model)["rows"], summary(model)["answers"]
+    (2, 3)
+    """
+    rows, columns = len(model.rows_), len(model.columns_)
+    content: dict[str, Any] = {
+        "model": type(model).__name__,
+        "rows": rows,
+        "columns": columns,
+        "answers": model.n_observations_,
+        "density": model.n_observations_ / (rows * columns),
+        "row_ids": _examples(model.rows_.listed_labels),
+        "column_ids": _examples(model.columns_.listed_labels),
+        "written_as": [str(value) for value in model.classes_.tolist()],
+        "rank": int(getattr(model, "rank_", 0)),
+        "settings": settings_of(model),
+    }
+    part: Any = getattr(model, "completer_", model)
+    for name in ("objective_", "n_iter_", "converged_", "gap_"):
+        if hasattr(part, name):
+            content[name.strip("_")] = getattr(part, name)
+    draws = getattr(part, "draws_", None)
+    if draws is not None:
+        content["sweeps"], content["draws"] = part.n_sweeps_, draws.count
+        mixing = Mixing.of(part.diagnostics_)
+        content["mixing"] = mixing.verdict
+        for name, value in (("rhat", mixing.rhat), ("ess", mixing.ess)):
+            content[f"worst_{name}"] = None if np.isnan(value) else round(float(value), 3)
+    content["sampling"] = " ".join(sampling_words(model))
+    content["answers_kept"] = model.answers_kept
+    record = model.record_
+    if record is not None:
+        content["yes"] = int(record.row_yes.sum())
+        content["held_out"] = record.n_held_out
+        content["fingerprint"] = record.fingerprint
+        content["source"] = {name: value for name, value in record.source.items() if value is not None}
+        content["certificates"] = [
+            line for certificate in record.certificates for line in _statements(certificate)
+        ]
+    content["onebit"] = __version__
+    return content
+
+
+def _statements(certificate: Any) -> Iterator[dict[str, Any]]:
+    """Yield what a certificate states, one line a statement; of a ladder, what it says of this model."""
+    if isinstance(certificate, Certificate):
+        parts: tuple[Certificate, ...] = (certificate,)
+    elif isinstance(certificate, Ladder):
+        parts = certificate.rungs
+    elif isinstance(certificate, GroupCertificate):
+        parts = certificate.certificates
+    else:
+        return  # the surest shares are a table of their own
+    for part in parts:
+        yield {
+            "statement": part.sentence(),
+            "error_at_most": part.bound,
+            "of": part.whose,
+            "of_this_model": part.of_this_model,
+            "method": part.method,
+            "delta": certificate.delta,
+        }
+
+
+def _examples(labels: Any) -> str:
+    few = ", ".join(str(label) for label in labels[:3])
+    return few + (", ..." if len(labels) > 3 else "")
