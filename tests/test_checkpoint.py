@@ -75,7 +75,7 @@ def test_a_killed_fit_goes_on_to_the_same_result(make, rounds, world, tmp_path):
 def test_a_search_goes_on_too(tmp_path, monkeypatch):
     world = simulate.world("B1", rank=1, shape=(25, 20), density=0.6, seed=1)
     expected = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
-    from onebit.engine import side
+    from onebit.engine.cpu import side
 
     descend, left = side.Side.pass_over, [200]
 

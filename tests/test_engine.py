@@ -40,7 +40,7 @@ def run(observations, hierarchy, loss, full, temperature=1.3, n_jobs=1, **schedu
         start = pool.start(observations, hierarchy, np.random.default_rng(0))
         return minimise(
             observations, hierarchy, loss, start,
-            full=full, temperature=temperature, schedule=schedule, pool=pool,
+            full=full, temperature=temperature, schedule=schedule, workers=pool,
         )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def test_integer_weights_are_repetitions(small_world):
     one, other = (
         minimise(
             data, hierarchy, LOGISTIC, start,
-            full=True, temperature=1.3, schedule=Schedule(10, 1e-12), pool=Cpu(),
+            full=True, temperature=1.3, schedule=Schedule(10, 1e-12), workers=Cpu(),
         )
         for data in (weighted, repeated)
     )  # fmt: skip
@@ -157,7 +157,7 @@ def test_a_warm_start_ends_where_the_cold_one_did(seen):
     cold = run(seen, hierarchy, LOGISTIC, True, max_iter=2000, tol=1e-7)
     warm = minimise(
         seen, hierarchy, LOGISTIC, cold.posterior,
-        full=True, temperature=1.3, schedule=Schedule(50, 1e-7), pool=Cpu(),
+        full=True, temperature=1.3, schedule=Schedule(50, 1e-7), workers=Cpu(),
     )  # fmt: skip
     assert warm.n_iter <= cold.n_iter // 2
     assert warm.path[0] == pytest.approx(cold.objective, rel=1e-7)

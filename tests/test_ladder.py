@@ -282,7 +282,7 @@ def test_the_engine_descends_from_a_learnt_prior(learnt, world):
     rest = Observations.from_codes(first.rows_, first.columns_, rows, columns, world.answers[1500:])
     fit = minimise(
         rest, prior, LOGISTIC, start,
-        full=True, temperature=1.0, schedule=Schedule(40, 1e-9), pool=Cpu(),
+        full=True, temperature=1.0, schedule=Schedule(40, 1e-9), workers=Cpu(),
     )  # fmt: skip
     assert np.diff(fit.path).max() <= 1e-7 * abs(fit.path[-1])
     view = rest.by_row

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from onebit.engine import lengths
+from onebit.engine.sampling import lengths
 from onebit.model.losses import HINGE, LOGISTIC
 
 LOSSES = pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)

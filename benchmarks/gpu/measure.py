@@ -133,7 +133,7 @@ def descended(
     clock = Clock()
     fit = minimise(
         seen, hierarchy, LOGISTIC, start, full=full, temperature=1.0, schedule=Schedule(rounds, tol),
-        pool=gpu, callback=clock,
+        workers=gpu, callback=clock,
     )  # fmt: skip
     return fit, clock, started, time.perf_counter() - begin
 
@@ -320,7 +320,7 @@ def streamed(device: torch.device, tell: Callable[[str], None]) -> Result:
         clock = Clock()
         minimise(
             seen, hierarchy, LOGISTIC, start, full=True, temperature=1.0, schedule=Schedule(9, 1e-12),
-            pool=gpu, callback=clock,
+            workers=gpu, callback=clock,
         )  # fmt: skip
         result[name] = {"round_ms": clock.round_ms, "peak_gb": peak()}
         del gpu, start

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onebit.completers.auto import AutoCompleter
     from onebit.completers.bayes import HingeCompleter, LogisticCompleter
     from onebit.completers.gibbs import GibbsCompleter
-    from onebit.completers.models import load
+    from onebit.completers.loading import load
     from onebit.completers.nuclear import NuclearNormCompleter
     from onebit.data import datasets, school, simulate
     from onebit.data.observations import Observations
@@ -39,7 +39,7 @@ _HOMES = {
     "NuclearNormCompleter": "onebit.completers.nuclear",
     "Observations": "onebit.data.observations",
     "Posterior": "onebit.model.posterior",
-    "load": "onebit.completers.models",
+    "load": "onebit.completers.loading",
     "read_answers": "onebit.data.tables",
 }
 # Modules with a public name of their own: the room that a file lies in is not for users to know.

@@ -255,7 +255,7 @@ def test_streamed_answers_give_the_same_bit_for_bit(weighted, device, monkeypatc
             full=True,
             temperature=1.0,
             schedule=Schedule(8, 1e-9),
-            pool=worker,
+            workers=worker,
         )
         fits.append(fit)
     np.testing.assert_array_equal(fits[0].path, fits[1].path)
@@ -339,7 +339,7 @@ def test_the_state_takes_no_more_memory_than_was_said(device, loss):
         begin = worker.start(seen, hierarchy, rng, full=full)
         minimise(
             seen, hierarchy, loss, begin, full=full, temperature=1.0, schedule=Schedule(5, 1e-9),
-            pool=worker,
+            workers=worker,
         )  # fmt: skip
         said = max(state_bytes(seen.shape, n, hierarchy, full), sort_bytes(n, False))
         assert torch.cuda.max_memory_allocated() <= answer_bytes(n, False) + said

@@ -54,7 +54,7 @@ def certify(
     """
     with plain_errors():
         from onebit.certificates.bounds import check_delta
-        from onebit.completers.record import Record, certificate_to_dict
+        from onebit.completers.record import certificate_to_dict
 
         voice = Voice(quiet, as_json)
         fitted = loaded(model, threads, device)
@@ -98,7 +98,7 @@ def certify(
             }
             text += f"\n\n{kept}"
         if save:
-            record = fitted.record_ or Record.of(fitted)
+            record = fitted.record_ or fitted.describe()
             for certificate in found:
                 record = record.with_certificate(certificate)
             fitted.record_ = record

@@ -214,7 +214,6 @@ def fit(
     with plain_errors(*(() if checkpoint is None else ("Stopped. The same command goes on from here.",))):
         from onebit.certificates.hold_out import check_hold_out_delta
         from onebit.certificates.statements import LIKE_THE_ANSWERED, at_most
-        from onebit.completers.record import Record
 
         voice = Voice(quiet, as_json)
         checked_output(output, stdout=False)
@@ -274,7 +273,7 @@ def fit(
             "command": command_line(),
             "seconds": round(seconds, 3),
         }
-        record = Record.of(estimator, source)
+        record = estimator.describe(source)
         certificate = None
         if certify:
             certificate = estimator.certify(delta)

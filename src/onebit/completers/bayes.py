@@ -1,42 +1,226 @@
-"""The variational completers: one for each loss."""
+"""The completers of the logistic and of the hinge loss: variational, and sampled."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
-from onebit.completers.parameters import OneOf
-from onebit.completers.sampled import ExactCompleter
+from onebit.completers.base import Found, PairClassifier
+from onebit.completers.parameters import Check, Device, Either, Instance, OneOf, Positive, Whole
+from onebit.completers.predictions import Codes
+from onebit.completers.predictors import DrawsPredictor, GaussianPredictor, Predictor
 from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
-from onebit.engine import scoring
-from onebit.engine.algorithm_1 import ApproximateBound, minimise_avb
-from onebit.engine.descent import Callback, Fit, Workers
-from onebit.engine.start import Start
-from onebit.engine.workers import Cpu
-from onebit.model.calibration import (
-    Calibration,
-    expected_sigmoid,
-    fit_calibration,
-    natural_calibration,
-)
-from onebit.model.hierarchy import Hierarchy
+from onebit.engine.algorithm_1 import ApproximateBound
+from onebit.engine.descent import Callback, Fit, Schedule
+from onebit.engine.fitting import Fitted, fit
+from onebit.engine.recipe import Recipe
+from onebit.engine.sampling.sampler import Plan
+from onebit.engine.workers import Machine, workers
+from onebit.model.calibration import Calibration, Sigmoid
+from onebit.model.diagnostics import DIAGNOSTICS, Mixing
+from onebit.model.draws import Draws
 from onebit.model.losses import HINGE, LOGISTIC
 from onebit.model.posterior import Posterior
-from onebit.model.priors import VariancePrior
+from onebit.model.priors import Gamma, InverseGamma, VariancePrior
 
-Array = NDArray[np.float64]
+# What the parameters of both completers must meet.
+CHECKS: dict[str, Check] = {
+    "rank": Whole(0),
+    "prior": Instance((InverseGamma, Gamma), OneOf(("inverse-gamma", "gamma"))),
+    "prior_scale": Either(Positive(), OneOf(("auto",))),
+    "temperature": Positive(),
+    "covariance": OneOf(("full", "diagonal")),
+    "effects": OneOf((True, False, "rows", "columns")),
+    "sparse": OneOf((None, "rows", "columns")),
+    "inference": OneOf(("variational", "sampling")),
+    "n_samples": Whole(1),
+    "n_burn_in": Whole(0),
+    "n_chains": Whole(1),
+    "n_thin": Whole(1),
+    "settle": Either(Positive(), OneOf((None,))),
+    "keep_mb": Positive(),
+    "n_init": Whole(1),
+    "max_iter": Whole(1),
+    "tol": Positive(),
+    "device": Device(),
+    "verbose": Whole(0),
+}
 
-# Hinge scores are calibrated on this share of the answers, held out of a first fit.
-CALIBRATION_SHARE = 0.1
-SMALLEST_CALIBRATION = 30
+
+def recipe_of(model: Any, **more: Any) -> Recipe:
+    """Return the recipe that a completer's parameters say, with some parts given."""
+    effects = more.pop("effects", model.effects)
+    parts: dict[str, Any] = {
+        "loss": model._loss,
+        "rank": model.rank,
+        "prior": model.prior,
+        "prior_scale": model.prior_scale,
+        "temperature": model.temperature,
+        "full": model.covariance == "full",
+        "row_effects": bool(effects) and effects != "columns",
+        "column_effects": bool(effects) and effects != "rows",
+        "sparse": model.sparse,
+        "schedule": Schedule(model.max_iter, model.tol),
+        "n_init": model.n_init,
+    }
+    if model.inference == "sampling":
+        keep = int(model.keep_mb * 2**20)
+        plan = (model.n_samples, model.n_burn_in, model.n_chains, model.n_thin, model.settle, keep)
+        parts["sampling"] = Plan(*plan)
+    return Recipe(**parts | more)
 
 
-class LogisticCompleter(ExactCompleter):
+def followed(
+    recipe: Recipe,
+    observations: Observations,
+    machine: Machine,
+    rng: np.random.Generator,
+    callback: Callback | None,
+    start: Posterior | None,
+    pairs: tuple[Codes, Codes] | None,
+) -> Found:
+    """Follow a recipe where the machine says, and return what a completer keeps of it."""
+    with workers(machine.device, machine.n_jobs, observations.n) as crew:
+        fitted = fit(recipe, observations, crew, rng, start, callback=callback, pairs=pairs)
+    return found_of(recipe, fitted)
+
+
+def found_of(recipe: Recipe, fitted: Fitted, remedy: str = "Raise n_samples or n_burn_in") -> Found:
+    """Return what a completer keeps of a fit; ``remedy`` is what gives more draws."""
+    descent, sampled = fitted.descent, fitted.sampled
+    predictor = predictor_of(recipe, descent.posterior, fitted.calibration)
+    attributes: dict[str, Any] = descent_attributes(descent)
+    if fitted.calibration is not None:
+        attributes["calibration_"] = fitted.calibration
+    if fitted.avb is not None:
+        attributes["avb_"] = fitted.avb
+    if sampled is None:
+        return Found(predictor, attributes, _advice(recipe, descent))
+    attributes |= {
+        "diagnostics_": sampled.diagnostics.table(),
+        "n_sweeps_": sampled.n_sweeps,
+        "settled_": sampled.settled,
+        "rank_": sampled.draws.effective_rank,
+    }
+    advice = Mixing.of(attributes["diagnostics_"]).advice(remedy)
+    return Found(DrawsPredictor(sampled.draws, predictor), attributes, advice, sampled.averages)
+
+
+def predictor_of(
+    recipe: Recipe, posterior: Posterior, calibration: Calibration | None
+) -> GaussianPredictor:
+    """Return what predicts from a variational posterior."""
+    curve = Sigmoid() if calibration is None else calibration
+    return GaussianPredictor(posterior, curve, recipe.loss, recipe.temperature)
+
+
+def descent_attributes(descent: Fit) -> dict[str, Any]:
+    """Return the attributes that tell of a descent."""
+    return {
+        "objective_": descent.objective,
+        "objective_path_": descent.path,
+        "n_iter_": descent.n_iter,
+        "converged_": descent.converged,
+        "rank_": descent.posterior.effective_rank,
+    }
+
+
+def _advice(recipe: Recipe, descent: Fit) -> list[str]:
+    advice = []
+    lost = descent.posterior.effective_rank == 0 and recipe.rank > 0
+    if lost and descent.posterior.hierarchy.intercept_side is None:
+        advice.append(
+            "every column vanished and all scores are zero; raise temperature or lower prior_scale"
+        )
+    if not descent.converged:
+        advice.append(
+            f"stopped after {descent.n_iter} rounds before it settled to tol={recipe.schedule.tol:g}; "
+            "raise max_iter or tol"
+        )
+    return advice
+
+
+def descent_state(model: Any) -> tuple[Tensors, dict[str, Any]]:
+    """Return a variational posterior and its descent as arrays and JSON."""
+    tensors, content = model.predictor_.posterior.state()
+    return tensors | {"objective_path": model.objective_path_}, {
+        "posterior": content,
+        "objective": model.objective_,
+        "n_iter": model.n_iter_,
+        "converged": model.converged_,
+    }
+
+
+def restored_descent(
+    tensors: Tensors, content: dict[str, Any], shape: tuple[int, int]
+) -> tuple[Posterior, dict[str, Any]]:
+    """Restore a posterior and the attributes of its descent, checked."""
+    posterior = Posterior.from_state(tensors, checked.section(content, "posterior"))
+    if posterior.shape != shape:
+        raise checked.FileError(
+            f"it was fitted to {posterior.shape} rows and columns and has ids of {shape}"
+        )
+    descent = Fit(
+        posterior,
+        checked.number(content, "objective"),
+        checked.checked_array(tensors, "objective_path", np.float64, (None,)),
+        checked.whole(content, "n_iter"),
+        checked.flag(content, "converged"),
+    )
+    return posterior, descent_attributes(descent)
+
+
+def bayes_state(model: Any) -> tuple[Tensors, dict[str, Any]]:
+    """Return what a completer of this module was fitted to, as arrays and JSON."""
+    tensors, content = descent_state(model)
+    if hasattr(model, "calibration_"):
+        content["calibration"] = asdict(model.calibration_)
+    if hasattr(model, "avb_"):
+        content["avb"] = asdict(model.avb_)
+    if model.is_sampled:
+        more, content["draws"] = model.draws_.state()
+        tensors = tensors | more
+        content["n_sweeps"], content["settled"] = model.n_sweeps_, model.settled_
+        content["diagnostics"] = list(model.diagnostics_.index)
+        tensors["diagnostics"] = model.diagnostics_.to_numpy()
+    return tensors, content
+
+
+def restored_found(recipe: Recipe, tensors: Tensors, content: dict[str, Any], shape: Any) -> Found:
+    """Restore what ``bayes_state`` returned."""
+    posterior, attributes = restored_descent(tensors, content, shape)
+    calibration = None
+    if recipe.loss is HINGE:
+        calibration = Calibration.from_settings(checked.section(content, "calibration"))
+        attributes["calibration_"] = calibration
+    if "avb" in content:
+        attributes["avb_"] = ApproximateBound.from_settings(checked.section(content, "avb"))
+    predictor: Predictor = predictor_of(recipe, posterior, calibration)
+    if "draws" in content:
+        draws = Draws.from_state(tensors, content["draws"])
+        if draws.shape != shape:
+            raise ValueError(f"draws of {draws.shape} rows and columns")
+        assert isinstance(predictor, GaussianPredictor)
+        predictor = DrawsPredictor(draws, predictor)
+        attributes |= {
+            "n_sweeps_": int(content["n_sweeps"]),
+            "settled_": bool(content["settled"]),
+            "diagnostics_": pd.DataFrame(
+                tensors["diagnostics"],
+                index=pd.Index(content["diagnostics"], name="functional"),
+                columns=list(DIAGNOSTICS),
+            ),
+            "rank_": draws.effective_rank,
+        }
+    return Found(predictor, attributes)
+
+
+class LogisticCompleter(PairClassifier):
     """Variational Bayes with the logistic loss: the completer to start with.
 
     Minimises ``sum_l log(1 + exp(-y_l M_l)) + KL / temperature`` in expectation over a Gaussian
@@ -119,12 +303,78 @@ class LogisticCompleter(ExactCompleter):
     """
 
     _loss = LOGISTIC
+    _checks: ClassVar[dict[str, Check]] = CHECKS
 
-    def _probability(self, mean: Array, variance: Array) -> Array:
-        return expected_sigmoid(mean, variance)
+    def __init__(
+        self,
+        rank: int = 10,
+        *,
+        prior: str | VariancePrior = "inverse-gamma",
+        prior_scale: float | str = "auto",
+        temperature: float = 1.0,
+        covariance: str = "full",
+        effects: bool | str = True,
+        sparse: str | None = None,
+        inference: str = "variational",
+        n_samples: int = 200,
+        n_burn_in: int = 20,
+        n_chains: int = 1,
+        n_thin: int = 1,
+        settle: float | None = None,
+        keep_mb: float = 256,
+        n_init: int = 1,
+        max_iter: int = 200,
+        tol: float = 1e-5,
+        random_state: Any = None,
+        n_jobs: int | None = -1,
+        device: str = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        self.rank = rank
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.temperature = temperature
+        self.covariance = covariance
+        self.effects = effects
+        self.sparse = sparse
+        self.inference = inference
+        self.n_samples = n_samples
+        self.n_burn_in = n_burn_in
+        self.n_chains = n_chains
+        self.n_thin = n_thin
+        self.settle = settle
+        self.keep_mb = keep_mb
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+
+    def _find(
+        self,
+        observations: Observations,
+        machine: Machine,
+        rng: np.random.Generator,
+        callback: Callback | None,
+        start: Posterior | None,
+        pairs: tuple[Codes, Codes] | None,
+    ) -> Found:
+        return followed(self._recipe(), observations, machine, rng, callback, start, pairs)
+
+    def _recipe(self) -> Recipe:
+        return recipe_of(self)
+
+    def _state(self) -> tuple[Tensors, dict[str, Any]]:
+        return bayes_state(self)
+
+    def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
+        shape = (len(self.rows_), len(self.columns_))
+        self._take(restored_found(self._recipe(), tensors, content, shape))
 
 
-class HingeCompleter(ExactCompleter):
+class HingeCompleter(PairClassifier):
     """Variational Bayes with the hinge loss: robust where answers are wrong or the truth is sharp.
 
     Two methods. ``"engine"`` bounds the expected hinge loss by Jensen's inequality and descends by
@@ -166,15 +416,12 @@ class HingeCompleter(ExactCompleter):
     """
 
     _loss = HINGE
-    _checks = ExactCompleter._checks | {
+    _checks: ClassVar[dict[str, Check]] = CHECKS | {
         "method": OneOf(("engine", "paper")),
         "calibrate": OneOf((True, False)),
         "effects": OneOf(("auto", True, False, "rows", "columns")),
         "covariance": OneOf(("auto", "full", "diagonal")),
     }
-
-    avb_: ApproximateBound
-    calibration_: Calibration
 
     def __init__(
         self,
@@ -203,123 +450,101 @@ class HingeCompleter(ExactCompleter):
         device: str = "cpu",
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            rank,
-            prior=prior,
-            prior_scale=prior_scale,
-            temperature=temperature,
-            covariance=covariance,
-            effects=effects,
-            sparse=sparse,
-            inference=inference,
-            n_samples=n_samples,
-            n_burn_in=n_burn_in,
-            n_chains=n_chains,
-            n_thin=n_thin,
-            settle=settle,
-            keep_mb=keep_mb,
-            n_init=n_init,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            device=device,
-            verbose=verbose,
-        )
+        self.rank = rank
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.temperature = temperature
+        self.covariance = covariance
+        self.effects = effects
+        self.sparse = sparse
+        self.inference = inference
+        self.n_samples = n_samples
+        self.n_burn_in = n_burn_in
+        self.n_chains = n_chains
+        self.n_thin = n_thin
+        self.settle = settle
+        self.keep_mb = keep_mb
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
         self.method = method
         self.calibrate = calibrate
 
-    def _resolved_effects(self) -> bool | str:
-        if self.effects == "auto":
-            return self.method == "engine"
-        if self.method == "paper" and self.effects:
-            raise ValueError('method="paper" has no row and column effects; set effects=False')
-        return self.effects
-
-    def _is_full(self) -> bool:
-        if self.method == "paper" and self.covariance == "full":
-            raise ValueError('method="paper" has independent coordinates; set covariance="diagonal"')
-        return self.covariance == "full" or (self.covariance == "auto" and self.method == "engine")
-
-    def _fit_device(self) -> str:
+    @property
+    def _machine(self) -> Machine:
         if self.method == "engine":
-            return self.device
+            return super()._machine
         if self.device not in ("cpu", "auto"):
             raise ValueError(
                 f'method="paper" runs on the CPU only; set device="cpu", not {self.device!r}'
             )
-        return "cpu"
+        return Machine(self.n_jobs, "cpu")
 
-    def _run(
+    def _recipe(self) -> Recipe:
+        engine = self.method == "engine"
+        effects = engine if self.effects == "auto" else self.effects
+        if effects and not engine:
+            raise ValueError('method="paper" has no row and column effects; set effects=False')
+        if not engine and self.covariance == "full":
+            raise ValueError('method="paper" has independent coordinates; set covariance="diagonal"')
+        full = self.covariance == "full" or (self.covariance == "auto" and engine)
+        return recipe_of(self, effects=effects, full=full, paper=not engine, calibrate=self.calibrate)
+
+    def _find(
         self,
         observations: Observations,
+        machine: Machine,
         rng: np.random.Generator,
-        pool: Workers,
         callback: Callback | None,
-        start: Posterior | None = None,
-    ) -> tuple[Fit, dict[str, Any]]:
-        calibration = natural_calibration(self.temperature)
-        held = rng.random(observations.n) < CALIBRATION_SHARE
-        if self.calibrate and held.sum() >= SMALLEST_CALIBRATION and not held.all():
-            first, _ = super()._run(observations.take(~held), rng, pool, callback)
-            rows, columns, sign, weight = observations.entries(held)
-            if self.inference == "sampling":
-                averages = self.held_out_averages(
-                    observations.take(~held), first.posterior, (rows, columns), rng, callback
-                )
-                mean, variance = averages.mean, averages.variance
-            else:
-                mean, variance = scoring.score_moments(first.posterior, rows, columns, pool.count)
-            calibration = fit_calibration(mean, variance, sign, weight)
-            start = first.posterior if self.method == "engine" else None
-        fit, found = super()._run(observations, rng, pool, callback, start)
-        return fit, found | {"calibration_": calibration}
-
-    def _descend(
-        self,
-        observations: Observations,
-        hierarchy: Hierarchy,
-        start: Start | Posterior,
-        pool: Workers,
-        callback: Callback | None,
-    ) -> tuple[Fit, dict[str, Any]]:
-        if self._is_full() or self.method == "engine":
-            return super()._descend(observations, hierarchy, start, pool, callback)
-        assert isinstance(start, Start)  # only the engine starts from a posterior
-        assert isinstance(pool, Cpu)
-        fit, avb = minimise_avb(
-            observations,
-            hierarchy,
-            start,
-            temperature=self.temperature,
-            schedule=self._schedule(),
-            pool=pool.pool,
-            callback=callback,
-        )
-        return fit, {"avb_": avb}
+        start: Posterior | None,
+        pairs: tuple[Codes, Codes] | None,
+    ) -> Found:
+        if start is not None and self.method == "paper":
+            raise ValueError('method="paper" has a start of its own; leave start out')
+        return followed(self._recipe(), observations, machine, rng, callback, start, pairs)
 
     def _keeps_checkpoints(self) -> bool:
         return self.method != "paper"
 
-    def _sampled_probability(self, mean: Array, variance: Array, chance: Array) -> Array:
-        return self.calibration_.probability(mean, variance)
-
-    def _probability(self, mean: Array, variance: Array) -> Array:
-        return self.calibration_.probability(mean, variance)
-
-    def _store(self, fit: Fit, found: dict[str, Any]) -> None:
-        self.__dict__.pop("avb_", None)  # of an earlier fit by the paper's method
-        super()._store(fit, found)
-
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
-        tensors, content = super()._state()
-        content["calibration"] = asdict(self.calibration_)
-        if self.method == "paper":
-            content["avb"] = asdict(self.avb_)
-        return tensors, content
+        return bayes_state(self)
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
-        super()._restore(tensors, content)
-        self.calibration_ = Calibration.from_settings(checked.section(content, "calibration"))
-        if "avb" in content:
-            self.avb_ = ApproximateBound.from_settings(checked.section(content, "avb"))
+        shape = (len(self.rows_), len(self.columns_))
+        self._take(restored_found(self._recipe(), tensors, content, shape))
+
+
+def recipe_for(completer: LogisticCompleter | HingeCompleter) -> Recipe:
+    """Return the recipe that a completer of this module follows."""
+    return completer._recipe()
+
+
+def completer_of(recipe: Recipe, **settings: Any) -> LogisticCompleter | HingeCompleter:
+    """Return an unfitted completer whose parameters say this recipe."""
+    common: dict[str, Any] = {
+        "rank": recipe.rank,
+        "temperature": recipe.temperature,
+        "prior": recipe.prior,
+        "prior_scale": recipe.prior_scale,
+        "effects": recipe.row_effects,
+        "sparse": recipe.sparse,
+        "max_iter": recipe.schedule.max_iter,
+        "tol": recipe.schedule.tol,
+    } | settings
+    if recipe.loss is HINGE:
+        return HingeCompleter(calibrate=recipe.calibrate, **common)
+    plan = recipe.sampling
+    if plan is not None:
+        common |= {
+            "inference": "sampling",
+            "n_samples": plan.n_samples,
+            "n_burn_in": plan.n_burn_in,
+            "n_chains": plan.n_chains,
+            "n_thin": plan.n_thin,
+            "settle": plan.settle,
+        }
+    return LogisticCompleter(**common)

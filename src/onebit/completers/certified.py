@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,11 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from onebit.certificates import ladder
+from onebit.certificates import directions, procedures
 from onebit.certificates.hold_out import HeldOut
+from onebit.certificates.ladder import OWN, Ladder, share_delta
+from onebit.certificates.optimised import OPTIMISED, optimise
+from onebit.certificates.pac_bayes import RANDOMISED, draw_certificate, posterior_certificate
 from onebit.certificates.statements import (
     LIKE_THE_ANSWERED,
     Certificate,
@@ -22,31 +26,53 @@ from onebit.certificates.statements import (
     Kept,
     SelectiveCertificate,
 )
-from onebit.completers.predictions import Answers, Codes, Predictions, entry_numbers, table_blocks
+from onebit.completers.drawn import DrawnPredictor
+from onebit.completers.predictions import Answers, Codes, Predictions, table_blocks
+from onebit.completers.predictors import Predictor
 from onebit.data.ids import IdIndex
-
-if TYPE_CHECKING:
-    from onebit.completers.base import PairClassifier
+from onebit.data.observations import Observations
+from onebit.engine.seeds import generator
+from onebit.engine.workers import Machine, workers
+from onebit.model.posterior import Posterior
 
 NOT_CERTIFIABLE = (
     "this model was fitted on all its answers, and the answers that a model was fitted to or tuned on "
     "cannot certify it; fit with certify=0.1 to hold a tenth of them out"
 )
+NOT_GAUSSIAN = (
+    "this certificate needs the divergence of a Gaussian posterior from the prior, and draws have none; "
+    'fit with certify=0.1 for a held-out one, or with inference="variational"'
+)
+TUNED = (
+    "this model has tuned its prior on its answers, so that no certificate of its posterior holds; fit "
+    "with certify=0.1 for a held-out one"
+)
 # Entries that refit() compares two fits on, one by one.
 LARGEST_TABLE = 500_000_000
+# Streams of random numbers that share a seed with a fit, but nothing else.
+_OF_DRAWS, _OF_CERTIFICATES = 1, 2
+# Certificates of a predictor drawn from the posterior, as ``certify`` names them.
+OF_THE_POSTERIOR = ("theorem-1-printed", "theorem-1", "catoni", "pac-bayes-kl")
 
 
-class Certifying:
+class Certified:
     """The part of every completer that issues certificates; not used by itself."""
+
+    # Whether settings of the prior were chosen by looking at the answers.
+    _tuned: ClassVar[bool] = False
+    # Whether the posterior was made for its certificate.
+    _made_for_it: ClassVar[bool] = False
 
     rows_: IdIndex
     columns_: IdIndex
+    classes_: NDArray[Any]
     held_out_: HeldOut | None
+    predictor_: Predictor
     _answers: Answers | None
     _certifiable: bool
     _fitted_shape: tuple[int, int]
     _fitted_entries: NDArray[np.int64] | None
-    _gibbs: dict[int, Any]
+    _optima: dict[int, tuple[Posterior, int]]
 
     if TYPE_CHECKING:
 
@@ -55,13 +81,15 @@ class Certifying:
         def was_fitted(self, rows: Codes, columns: Codes) -> NDArray[np.bool_]: ...  # noqa: D102
         def _codes(self, pairs: Any) -> tuple[Codes, Codes]: ...
         def _decisions(self, rows: Codes, columns: Codes) -> NDArray[np.float64]: ...
+        @property
+        def _machine(self) -> Machine: ...
 
     def _counted(self, answers: Answers) -> HeldOut:
         """Count what became of the held-out answers."""
         seen = answers.everything
         rows, columns, sign, _ = seen.entries(answers.held)
         found = self.predictions(rows, columns)
-        entry = entry_numbers(seen)
+        entry = seen.entry_numbers()
         also_fitted = int(np.isin(entry[answers.held], entry[~answers.held]).sum())
         distinct = len(np.unique(entry)) == seen.n
         return HeldOut.count(
@@ -94,7 +122,7 @@ class Certifying:
         *,
         by: str | None = None,
         tell: Callable[[int, int, str], None] | None = None,
-    ) -> Certificate | GroupCertificate | ladder.Ladder:
+    ) -> Certificate | GroupCertificate | Ladder:
         """Bound an error rate, with probability ``1 - delta``.
 
         Needs a model fitted with ``fit(..., certify=share)``.
@@ -134,7 +162,7 @@ class Certifying:
             return self._certify_by(by, delta, method)
         rungs = self._rungs(random_state)
         if method == "best":
-            method = ladder.OWN
+            method = OWN
             if method not in rungs:
                 raise ValueError(
                     "nothing was held out, so there is no certificate of the model itself; fit with "
@@ -152,13 +180,13 @@ class Certifying:
                 )
         if isinstance(method, str) and method != "all":
             found = rungs[method](delta)
-            return found if method == ladder.OWN else replace(found, of_this_model=False)
-        return ladder.share_delta({name: rungs[name] for name in wanted}, delta, tell)
+            return found if method == OWN else replace(found, of_this_model=False)
+        return share_delta({name: rungs[name] for name in wanted}, delta, tell)
 
     def _certify_by(self, by: str, delta: float, method: str | Sequence[str]) -> GroupCertificate:
         if by != "answer":
             raise ValueError(f'by must be "answer" (the predicted answer) or None, got {by!r}')
-        if method not in ("best", ladder.OWN):
+        if method not in ("best", OWN):
             raise ValueError(f"only held-out answers certify groups; leave method={method!r} out")
         return self._held_out_answers().certify_by_answer(delta)
 
@@ -166,42 +194,166 @@ class Certifying:
         """Return the names of the certificates that this model can have, as ``certify`` takes them."""
         check_is_fitted(self)
         answers = self._certifiable_answers
-        few = answers is not None and answers.everything.n < ladder.LEAST_TO_DIVIDE
-        return tuple(name for name in self._rungs(0) if not (few and name in ladder.DIVIDING))
+        few = answers is not None and answers.everything.n < procedures.LEAST_TO_DIVIDE
+        return tuple(name for name in self._rungs(0) if not (few and name in procedures.DIVIDING))
 
     def _rungs(self, seed: int) -> dict[str, Callable[[float], Certificate]]:
         """Return the certificates that this model can have, each as a function of delta."""
         rungs: dict[str, Callable[[float], Certificate]] = {}
         answers = self._certifiable_answers
-        if answers is not None:
-            whose = f" of a GibbsCompleter (random_state={seed})"
-            rungs["optimised"] = lambda delta: self._optimised(seed).certificate(
-                "pac-bayes-kl", delta, seed, "PAC-Bayes-kl, posterior optimised for it",
-                f"the predictions of a predictor drawn anew from the posterior{whose}, "
-                f"{LIKE_THE_ANSWERED},",
+        posterior = self.predictor_.gaussian
+        if self._tuned:
+            posterior = None
+        if answers is not None and posterior is not None and posterior.shape == answers.fitted.shape:
+            for method in OF_THE_POSTERIOR:
+                rungs[method] = partial(self.certificate, method, seed=seed)
+            rungs["learnt-prior"] = lambda delta: procedures.learnt_prior_certificate(
+                lambda part: self._again(part).predictor_.posterior,
+                answers.everything, delta, np.random.default_rng(seed), self._machine,
             )  # fmt: skip
-            rungs["draw"] = lambda delta: self._optimised(seed).draw(seed, whose).certify(delta)
-            rungs["progressive"] = lambda delta: ladder.progressive_certificate(
-                cast("PairClassifier", self), answers.everything, delta, np.random.default_rng(seed)
+        if answers is not None:
+            if not self._made_for_it:  # there it is "pac-bayes-kl"
+                rungs["optimised"] = lambda delta: self._certify_optimised(seed, delta)
+            rungs["draw"] = lambda delta: self._draw_optimised(seed).certify(delta)
+            rungs["progressive"] = lambda delta: procedures.progressive_certificate(
+                self._decider, answers.everything, delta, np.random.default_rng(seed)
             )
         if self.held_out_ is not None:
-            rungs["hold-out"] = self.held_out_.certify
+            rungs[OWN] = self.held_out_.certify
             small = len(self.rows_) * len(self.columns_) <= LARGEST_TABLE
             if answers is not None and self.held_out_.disagreement is None and small:
                 rungs["refit"] = lambda delta: self.refit()._held_out_answers().certify(delta)
         return rungs
 
-    def _optimised(self, seed: int) -> Any:
-        """Return a completer whose posterior is made for its certificate; it counts its draws."""
-        from onebit.completers.gibbs import GibbsCompleter
+    def _again(self, part: Observations) -> Self:
+        """Return a model like this one, fitted to some answers."""
+        return clone(self).fit(part)
 
-        assert self._answers is not None
-        if seed not in self._gibbs:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                model = GibbsCompleter(random_state=seed).fit(self._answers.fitted, certify=0)
-            self._gibbs[seed] = model
-        return self._gibbs[seed]
+    def _decider(self, part: Observations) -> procedures.Decides:
+        return self._again(part)._decisions
+
+    @property
+    def prior_choices(self) -> int:
+        """The number of priors that the fit chose from with its answers."""
+        return getattr(self, "prior_choices_", 1)
+
+    def _optimum(self, seed: int) -> tuple[Posterior, int]:
+        """Return a posterior that is made for its certificate, and the priors it was chosen from."""
+        if self._made_for_it:
+            return self.predictor_.posterior, self.prior_choices
+        if seed not in self._optima:
+            answers = self._certifiable_answers
+            assert answers is not None
+            with workers("cpu", -1, answers.fitted.n) as crew:
+                found = optimise(OPTIMISED, answers.fitted, crew, generator(seed))
+            self._optima[seed] = found.fit.posterior, found.prior_choices
+        return self._optima[seed]
+
+    def _certify_optimised(self, seed: int, delta: float) -> Certificate:
+        posterior, choices = self._optimum(seed)
+        answers = self._certifiable_answers
+        assert answers is not None
+        whose = f"the posterior of a GibbsCompleter (random_state={seed})"
+        return posterior_certificate(
+            "pac-bayes-kl",
+            posterior,
+            answers.fitted,
+            delta,
+            np.random.default_rng([_OF_CERTIFICATES, seed]),
+            choices,
+            "PAC-Bayes-kl, posterior optimised for it",
+            f"the predictions of a predictor drawn anew from {whose}, {LIKE_THE_ANSWERED},",
+        )
+
+    def _draw_optimised(self, seed: int) -> DrawnPredictor:
+        whose = "" if self._made_for_it else f" of a GibbsCompleter (random_state={seed})"
+        return self._drawn(*self._optimum(seed), seed, whose)
+
+    def certificate(
+        self,
+        method: str,
+        delta: float,
+        seed: int = 0,
+        title: str | None = None,
+        predictor: str = RANDOMISED,
+    ) -> Certificate:
+        """Certify a predictor drawn anew from this posterior; see ``onebit.certificates.pac_bayes``."""
+        posterior, answers = self._certifiable_posterior()
+        return posterior_certificate(
+            method,
+            posterior,
+            answers.fitted,
+            delta,
+            np.random.default_rng([_OF_CERTIFICATES, seed]),
+            self.prior_choices,
+            title,
+            predictor,
+            avb=getattr(self, "avb_", None),
+        )
+
+    def _certifiable_posterior(self) -> tuple[Posterior, Answers]:
+        """Return the posterior and the answers that certify it, or say why there are none."""
+        check_is_fitted(self)
+        posterior = self.predictor_.gaussian
+        if self._tuned:
+            raise ValueError(TUNED)
+        if posterior is None:
+            raise ValueError(NOT_GAUSSIAN)
+        answers = self._certifiable_answers
+        if answers is None:
+            raise ValueError(
+                "a posterior is certified with the answers that it was fitted to, which were not kept "
+                "for that; fit with certify=0 (or a share to hold out)"
+            )
+        return posterior, answers
+
+    def draw(self, seed: int = 0) -> DrawnPredictor:
+        """Draw one predictor from the posterior, with a certificate of its own.
+
+        It needs no average over draws and no factor two. The same seed is the same draw, with the same
+        certificate; draws are numbered by their seeds, and the one with seed ``s`` pays
+        ``log((s + 1)(s + 2))`` for the choice among them, so that small seeds cost least. A sampled model
+        has none: its draws are in ``draws_``.
+
+        Parameters
+        ----------
+        seed : int, default 0
+            The number of the draw, from zero.
+
+        Examples
+        --------
+        >>> from onebit import GibbsCompleter, simulate
+        >>> world = simulate.world("A1", rank=1, shape=(100, 100), density=0.5, seed=0)
+        >>> model = GibbsCompleter(random_state=0).fit(world.pairs, world.answers, certify=0)
+        >>> drawn = model.draw(0)
+        >>> drawn.certify(delta=0.05).bound < 0.3
+        True
+        """
+        posterior, _ = self._certifiable_posterior()
+        return self._drawn(posterior, self.prior_choices, seed, "")
+
+    def _drawn(self, posterior: Posterior, choices: int, seed: int, whose: str) -> DrawnPredictor:
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ValueError(f"the seed of a draw is a whole number from 0, got {seed!r}")
+        if posterior.hierarchy.sparse is not None:
+            raise ValueError("the prior density of a sparse model is not known; draw from a dense one")
+        answers = self._certifiable_answers
+        assert answers is not None
+        # A stream of its own: the fit may have been given the same seed.
+        drawn = posterior.sample(np.random.default_rng([_OF_DRAWS, int(seed)]))
+        log_ratio = None
+        if directions.apply_to(posterior):
+            log_ratio = directions.draw_log_ratio(posterior, drawn.rows, drawn.columns)
+        certify = partial(
+            draw_certificate,
+            drawn,
+            answers.fitted,
+            seed=int(seed),
+            prior_choices=choices,
+            whose=whose,
+            direction_log_ratio=log_ratio,
+        )
+        return DrawnPredictor(drawn, self.rows_, self.columns_, self.classes_, certify)
 
     def refit(self, callback: Any = None) -> Self:
         """Return a model like this one fitted on all answers, the held-out ones included.
@@ -231,7 +383,7 @@ class Certifying:
         differ = 0
         outside = np.zeros(2, dtype=np.int64)  # entries outside the first fit, and disagreements there
         rows, columns = everything.shape
-        known = np.unique(entry_numbers(self._answers.fitted))
+        known = np.unique(self._answers.fitted.entry_numbers())
         every = (np.arange(rows, dtype=np.int32), np.arange(columns, dtype=np.int32))
         for _, pair in table_blocks(*every):
             signs = [np.sign(model._decisions(*pair)) for model in (self, second)]
@@ -262,7 +414,7 @@ class Certifying:
         if self._answers is None:
             return np.zeros(len(rows), dtype=bool)
         if self._fitted_entries is None:
-            self._fitted_entries = np.unique(entry_numbers(self._answers.fitted))
+            self._fitted_entries = np.unique(self._answers.fitted.entry_numbers())
         return np.isin(rows * np.int64(self._fitted_shape[1]) + columns, self._fitted_entries)
 
     def marked(self, kept: Kept, rows: Codes, columns: Codes, found: Predictions) -> NDArray[np.bool_]:

@@ -7,22 +7,43 @@ times counts with the share of "yes" among its answers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 import psutil
 from numpy.typing import NDArray
 
-from onebit.completers.predictions import Codes, Predictions, table_blocks
+from onebit.completers.predictions import Answers, Codes, Predictions, table_blocks
+from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations, View
-
-if TYPE_CHECKING:
-    from onebit.completers.base import PairClassifier
 
 OUTPUTS = ("probability", "answer", "score")
 # Entries that are predicted at a time.
 BLOCK = 500_000
+
+
+class Filled(Protocol):
+    """What filling a matrix asks of a fitted model."""
+
+    rows_: IdIndex
+    columns_: IdIndex
+    classes_: NDArray[Any]
+    _folded: list[tuple[Codes, Codes, NDArray[np.int8]]]
+
+    def kept_answers(self) -> Answers:
+        """Return the answers of the fit."""
+        ...
+
+    def predictions(self, rows: Codes, columns: Codes) -> Predictions:
+        """Return everything predicted of pairs of codes."""
+        ...
+
+    def _scores(self, rows: Codes, columns: Codes) -> NDArray[np.float64]: ...
+
+    def _decisions(self, rows: Codes, columns: Codes) -> NDArray[np.float64]: ...
+
+    def _top_columns(self, rows: Codes, count: int, seen: View | None = None) -> Codes: ...
 
 
 def check_output(output: str) -> None:
@@ -31,7 +52,7 @@ def check_output(output: str) -> None:
         raise ValueError(f'output must be "probability", "answer" or "score", got {output!r}')
 
 
-def known_answers(model: PairClassifier) -> View:
+def known_answers(model: Filled) -> View:
     """Return the answers that a model knows, by row: those it was fitted with, held out or folded in."""
     seen = model.kept_answers().everything
     if not model._folded:
@@ -58,7 +79,7 @@ def known_shares(known: View, rows: Codes) -> tuple[NDArray[np.int64], Codes, ND
 
 
 def fill(
-    model: PairClassifier, output: str, found: Predictions, at: NDArray[np.int64], share: Any
+    model: Filled, output: str, found: Predictions, at: NDArray[np.int64], share: Any
 ) -> NDArray[Any]:
     """Return values of entries: the known ones (``at``, with their share of "yes"), else predicted."""
     if output == "score":
@@ -72,7 +93,7 @@ def fill(
     return model.classes_[yes.astype(int)]
 
 
-def filled_matrix(model: PairClassifier, output: str, everywhere: bool) -> pd.DataFrame:
+def filled_matrix(model: Filled, output: str, everywhere: bool) -> pd.DataFrame:
     """Return the whole matrix as a labelled frame; see ``PairClassifier.complete``."""
     check_output(output)
     rows, columns = len(model.rows_), len(model.columns_)
@@ -95,7 +116,7 @@ def filled_matrix(model: PairClassifier, output: str, everywhere: bool) -> pd.Da
 
 
 def block_values(
-    model: PairClassifier, output: str, rows: Codes, pair: tuple[Codes, Codes], known: View | None
+    model: Filled, output: str, rows: Codes, pair: tuple[Codes, Codes], known: View | None
 ) -> NDArray[Any]:
     """Return the values of all entries of some rows, row after row."""
     if output == "score":
@@ -108,7 +129,7 @@ def block_values(
 
 
 def known_places(
-    model: PairClassifier, rows: Codes, known: View | None
+    model: Filled, rows: Codes, known: View | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return where, among all entries of some rows, the known answers are, and their share of "yes".
 
@@ -121,13 +142,13 @@ def known_places(
     return line * np.int64(len(place)) + place[column], share
 
 
-def candidates(model: PairClassifier, count: int) -> int:
+def candidates(model: Filled, count: int) -> int:
     """Return how many of the highest scores of a row are looked at for its most probable ones."""
     return min(max(4 * count, count + 50), len(model.columns_))
 
 
 def best_columns(
-    model: PairClassifier, count: int, rows: Codes, answered: bool = False
+    model: Filled, count: int, rows: Codes, answered: bool = False
 ) -> Iterator[tuple[Codes, NDArray[np.int64], Codes, Predictions]]:
     """Yield the columns that rows most likely say yes to: rows, ranks from 1, columns, predictions.
 
@@ -139,7 +160,7 @@ def best_columns(
     size = max(1, BLOCK // max(width, 1))
     for begin in range(0, len(rows), size):
         block = rows[begin : begin + size]
-        column = model.top_columns(block, width, seen).ravel()
+        column = model._top_columns(block, width, seen).ravel()
         line = np.repeat(np.arange(len(block)), width)[column >= 0]
         column = column[column >= 0]
         found = model.predictions(block[line], column)
@@ -150,7 +171,7 @@ def best_columns(
         yield block[line[order]], rank, column[order], found.at(order)
 
 
-def recommendations(model: PairClassifier, rows: Any, n: int, answered: bool) -> pd.DataFrame:
+def recommendations(model: Filled, rows: Any, n: int, answered: bool) -> pd.DataFrame:
     """Return the likeliest columns of rows by their ids; see ``PairClassifier.recommend``."""
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise ValueError(f"n is the number of columns for each row, at least one; got {n!r}")

@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtr
 
-from onebit.certificates import directions
-from onebit.certificates.bounds import pac_bayes_kl
-from onebit.certificates.statements import Certificate
+from onebit.certificates.optimised import OPTIMISED, optimise, prior_choices
+from onebit.completers.base import Found, PairClassifier
+from onebit.completers.bayes import CHECKS, descent_attributes, descent_state, restored_descent
 from onebit.completers.parameters import Check, Instance, OneOf, Positive
-from onebit.completers.variational import VariationalCompleter
+from onebit.completers.predictions import Codes
+from onebit.completers.predictors import GaussianPredictor
 from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
-from onebit.engine.descent import Callback, Fit, Workers
-from onebit.model.calibration import CERTAINTY
-from onebit.model.hierarchy import Hierarchy
-from onebit.model.losses import GIBBS, HINGE
+from onebit.engine.descent import Callback, Schedule
+from onebit.engine.recipe import Recipe
+from onebit.engine.workers import Machine, workers
+from onebit.model.calibration import DrawnShare
+from onebit.model.losses import GIBBS
 from onebit.model.posterior import Posterior
 from onebit.model.priors import VariancePrior
 
-Array = NDArray[np.float64]
-
-# Of the hinge posterior that the fit starts from; the optimum does not depend on it.
-_START_TEMPERATURE = 0.7
-# Searched from the middle outwards, as long as the bound falls.
-_MIDDLE = 1.0
-_LOWER = (0.7, 0.5, 0.35, 0.25, 0.15)
-_HIGHER = (1.5, 2.0, 3.0, 4.0, 6.0)
-# The delta at which candidates are compared; the certificate takes its own.
-_DELTA = 0.05
-# Draws that choose a posterior are not the ones that certify it.
-_OF_SEARCH = (3, 0)
+_SHARED = (
+    "rank", "prior", "prior_scale", "covariance", "max_iter", "tol", "device", "verbose",
+)  # fmt: skip
 
 
-class GibbsCompleter(VariationalCompleter):
+class GibbsCompleter(PairClassifier):
     """A posterior made for its certificate: the 0-1 loss of a drawn predictor, and the divergence.
 
     Minimises ``mean Phi(-y m / sd) + KL / lambda``, where ``m`` and ``sd`` are the exact mean and
@@ -84,10 +72,11 @@ class GibbsCompleter(VariationalCompleter):
     prior_choices_: int
 
     _loss = GIBBS
-    _checks: ClassVar[dict[str, Check]] = VariationalCompleter._checks | {
+    _made_for_it: ClassVar[bool] = True
+    _checks: ClassVar[dict[str, Check]] = {name: CHECKS[name] for name in _SHARED} | {
+        "prior_scale": Positive(),
         "temperature": Instance((str,), Positive()),
         "effects": OneOf(("auto", True, False)),
-        "sparse": OneOf((None,)),
     }
 
     def __init__(
@@ -106,143 +95,78 @@ class GibbsCompleter(VariationalCompleter):
         device: str = "cpu",
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            rank,
-            prior=prior,
-            prior_scale=prior_scale,
-            temperature=1.0,
-            covariance=covariance,
-            effects=effects,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            device=device,
-            verbose=verbose,
+        self.rank = rank
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.temperature = temperature
+        self.covariance = covariance
+        self.effects = effects
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+
+    def _recipe(self) -> Recipe:
+        effects = self.effects is not False
+        return Recipe(
+            loss=OPTIMISED.loss,
+            rank=self.rank,
+            prior=self.prior,
+            prior_scale=self.prior_scale,
+            full=self.covariance == "full",
+            row_effects=effects,
+            column_effects=effects,
+            schedule=Schedule(self.max_iter, self.tol),
         )
-        self.temperature = temperature  # type: ignore[assignment]
 
-    def _choices(self) -> int:
-        """Return the number of priors that a fit chooses from: ranks, with and without effects."""
-        return (self.rank + 1) * (2 if self.effects == "auto" else 1)
-
-    def _optimised(self, seed: int) -> GibbsCompleter:
-        return self
-
-    def _rungs(self, seed: int) -> dict[str, Callable[[float], Certificate]]:
-        rungs = super()._rungs(seed)
-        rungs.pop("optimised", None)  # it is "pac-bayes-kl" here
-        return rungs
-
-    def _resolved_effects(self) -> bool:
-        return self.effects is not False
-
-    def _run(
+    def _find(
         self,
         observations: Observations,
+        machine: Machine,
         rng: np.random.Generator,
-        pool: Workers,
         callback: Callback | None,
-        start: Posterior | None = None,
-    ) -> tuple[Fit, dict[str, Any]]:
+        start: Posterior | None,
+        pairs: tuple[Codes, Codes] | None,
+    ) -> Found:
         if self.temperature != "auto" and isinstance(self.temperature, str):
             raise ValueError(f'temperature must be a positive number or "auto", got {self.temperature!r}')
-        largest = self._hierarchy(observations)
-        found = self._hinge_fit(observations, largest, rng, pool, callback).effective_rank
-        tried = [
-            result
-            for hierarchy in self._candidates(largest, found)
-            for result in self._search(
+        if start is not None:
+            raise ValueError("GibbsCompleter starts from hinge fits of its own; leave start out")
+        with workers(machine.device, machine.n_jobs, observations.n) as crew:
+            found = optimise(
+                self._recipe(),
                 observations,
-                hierarchy,
-                self._hinge_fit(observations, hierarchy, rng, pool, callback),
-                pool,
+                crew,
+                rng,
                 callback,
+                temperature=None if isinstance(self.temperature, str) else float(self.temperature),
+                try_effects=self.effects == "auto",
             )
-        ]
-        _, fit, temperature = min(tried, key=lambda result: result[0])
-        return fit, {"temperature_": temperature, "prior_choices_": self._choices()}
+        chosen = {"temperature_": found.temperature, "prior_choices_": found.prior_choices}
+        predictor = self._predictor(found.fit.posterior, found.temperature)
+        advice = []
+        if not found.fit.converged:
+            advice.append(
+                f"stopped after {found.fit.n_iter} rounds before it settled to tol={self.tol:g}; "
+                "raise max_iter or tol"
+            )
+        return Found(predictor, descent_attributes(found.fit) | chosen, advice)
 
-    def _search(
-        self,
-        observations: Observations,
-        hierarchy: Hierarchy,
-        start: Posterior,
-        pool: Workers,
-        callback: Callback | None,
-    ) -> Iterator[tuple[float, Fit, float]]:
-        """Fit at one temperature after the other, as long as the bound falls; yield bounds and fits."""
-
-        def attempt(temperature: float, *begins: Posterior) -> tuple[float, Fit, float]:
-            fits = [
-                self._minimise(observations, hierarchy, begin, pool, callback, temperature=temperature)
-                for begin in begins
-            ]
-            bounds = [self._bound(fit, observations.n, temperature) for fit in fits]
-            best = int(np.argmin(bounds))
-            return bounds[best], fits[best], temperature
-
-        if self.temperature != "auto":
-            yield attempt(float(self.temperature), start)
-            return
-        middle = attempt(_MIDDLE, start)
-        yield middle
-        for grid in (_HIGHER, _LOWER):
-            last = middle
-            for temperature in grid:
-                # What a high temperature has learnt is not all forgotten at a lower one.
-                begins = (last[1].posterior,) if grid is _HIGHER else (last[1].posterior, start)
-                tried = attempt(temperature, *begins)
-                yield tried
-                if tried[0] >= last[0]:
-                    break
-                last = tried
-
-    def _candidates(self, largest: Hierarchy, found: int) -> list[Hierarchy]:
-        """Return the priors to compare: the rank found and none, with and without effects."""
-        effects = (True, False) if self.effects == "auto" else (bool(self.effects),)
-        structures = {(rank, with_effects) for rank in (0, found) for with_effects in effects}
-        return [
-            replace(largest, rank=rank, row_effects=with_effects, column_effects=with_effects)
-            for rank, with_effects in sorted(structures)
-            if rank or with_effects or len(structures) == 1
-        ]
-
-    def _hinge_fit(
-        self,
-        observations: Observations,
-        hierarchy: Hierarchy,
-        rng: np.random.Generator,
-        pool: Workers,
-        callback: Callback | None,
-    ) -> Posterior:
-        """Return where the Gibbs loss starts from, which has no convex start of its own."""
-        start = pool.start(observations, hierarchy, rng, full=self._is_full())
-        fit = self._minimise(observations, hierarchy, start, pool, callback, HINGE, _START_TEMPERATURE)
-        return fit.posterior
-
-    def _bound(self, fit: Fit, n: int, temperature: float) -> float:
-        divergence = fit.posterior.kl
-        risk = min(max(fit.objective - divergence / (temperature * n), 0.0), 1.0)
-        if directions.apply_to(fit.posterior):
-            estimate = directions.divergence(
-                fit.posterior, n, 0.5, np.random.default_rng(_OF_SEARCH)
-            ).estimate
-            divergence = min(divergence, estimate)
-        return pac_bayes_kl(risk, divergence + math.log(self._choices()), n, _DELTA)
+    def _predictor(self, posterior: Posterior, temperature: float) -> GaussianPredictor:
+        return GaussianPredictor(posterior, DrawnShare(), GIBBS, temperature)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
-        tensors, content = super()._state()
+        tensors, content = descent_state(self)
         found = {"temperature": self.temperature_, "prior_choices": self.prior_choices_}
         return tensors, content | found
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
-        super()._restore(tensors, content)
-        self.temperature_ = checked.number(content, "temperature", positive=True)
-        self.prior_choices_ = self._choices()
+        posterior, attributes = restored_descent(tensors, content, (len(self.rows_), len(self.columns_)))
+        temperature = checked.number(content, "temperature", positive=True)
+        choices = prior_choices(self._recipe(), self.effects == "auto")
         if "prior_choices" in content:
-            self.prior_choices_ = checked.whole(content, "prior_choices", 1)
-
-    def _probability(self, mean: Array, variance: Array) -> Array:
-        margin = np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=variance > 0)
-        return np.clip(ndtr(margin), CERTAINTY, 1.0 - CERTAINTY)
+            choices = checked.whole(content, "prior_choices", 1)
+        attributes |= {"temperature_": temperature, "prior_choices_": choices}
+        self._take(Found(self._predictor(posterior, temperature), attributes))

@@ -6,16 +6,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from onebit.completers.base import PairClassifier
+from onebit.completers.base import Found, PairClassifier
 from onebit.completers.parameters import Check, Instance, OneOf, Positive, Whole
+from onebit.completers.predictions import Codes
+from onebit.completers.predictors import FactorsPredictor
 from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
 from onebit.engine.descent import Callback
-from onebit.engine.nuclear import minimise_nuclear, pair_products
-from onebit.model.calibration import CERTAINTY
+from onebit.engine.nuclear import minimise_nuclear
+from onebit.engine.workers import Machine
+from onebit.model.posterior import Posterior
 
 Array = NDArray[np.float64]
 
@@ -61,6 +63,15 @@ class NuclearNormCompleter(PairClassifier):
     True
     """
 
+    left_: Array
+    right_: Array
+    radius_: float
+    rank_: int
+    objective_: float
+    gap_: float
+    n_iter_: int
+    converged_: bool
+
     _checks: ClassVar[dict[str, Check]] = {
         "rank": Positive(),
         "alpha": Positive(),
@@ -89,9 +100,17 @@ class NuclearNormCompleter(PairClassifier):
         self.tol = tol
         self.random_state = random_state
 
-    def _fit(
-        self, observations: Observations, rng: np.random.Generator, callback: Callback | None
-    ) -> list[str]:
+    def _find(
+        self,
+        observations: Observations,
+        machine: Machine,
+        rng: np.random.Generator,
+        callback: Callback | None,
+        start: Posterior | None,
+        pairs: tuple[Codes, Codes] | None,
+    ) -> Found:
+        if start is not None:
+            raise ValueError("a convex problem has one optimum, wherever one starts; leave start out")
         rows, columns = observations.shape
         radius = self.radius or self.alpha * float(np.sqrt(float(self.rank) * rows * columns))
         fit = minimise_nuclear(
@@ -103,28 +122,29 @@ class NuclearNormCompleter(PairClassifier):
             rng=rng,
             callback=callback,
         )
-        self.left_, self.right_ = fit.left, fit.right
-        self.radius_ = radius
-        self.rank_ = int(np.linalg.matrix_rank(fit.left)) if fit.left.any() else 0
-        self.objective_, self.gap_ = fit.objective, fit.gap
-        self.n_iter_, self.converged_ = fit.n_iter, fit.converged
-        if fit.converged:
-            return []
-        return [
-            f"stopped after {fit.n_iter} iterations at a duality gap of {fit.gap:.2g} per answer "
-            f"(tol={self.tol:g}); raise max_iter or tol"
-        ]
+        attributes = {
+            "radius_": radius,
+            "rank_": int(np.linalg.matrix_rank(fit.left)) if fit.left.any() else 0,
+            "objective_": fit.objective,
+            "gap_": fit.gap,
+            "n_iter_": fit.n_iter,
+            "converged_": fit.converged,
+        }
+        advice = []
+        if not fit.converged:
+            advice.append(
+                f"stopped after {fit.n_iter} iterations at a duality gap of {fit.gap:.2g} per answer "
+                f"(tol={self.tol:g}); raise max_iter or tol"
+            )
+        return self._with_factors(fit.left, fit.right, attributes, advice)
 
-    def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
-        # The last line, which code -1 picks, is the average row (or column).
-        left = np.vstack([self.left_, self.left_.mean(axis=0)])
-        right = np.vstack([self.right_, self.right_.mean(axis=0)])
-        mean = np.empty(len(rows))
-        pair_products(rows % len(left), columns % len(right), left, right, mean)
-        return mean, np.zeros_like(mean)
+    @staticmethod
+    def _with_factors(left: Array, right: Array, attributes: dict[str, Any], advice: list[str]) -> Found:
+        factors = {"left_": left, "right_": right}
+        return Found(FactorsPredictor(left, right), factors | attributes, advice)
 
-    def _probability(self, mean: Array, variance: Array) -> Array:
-        return np.clip(expit(mean), CERTAINTY, 1.0 - CERTAINTY)
+    def _keeps_checkpoints(self) -> bool:
+        return False
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         names = ("radius_", "rank_", "objective_", "gap_", "n_iter_", "converged_")
@@ -132,11 +152,15 @@ class NuclearNormCompleter(PairClassifier):
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
         rows, columns = len(self.rows_), len(self.columns_)
-        self.left_ = checked.checked_array(tensors, "left", np.float64, (rows, None))
-        rank = self.left_.shape[1]
-        self.right_ = checked.checked_array(tensors, "right", np.float64, (columns, rank))
-        self.radius_ = checked.number(content, "radius_", positive=True)
-        self.rank_ = checked.whole(content, "rank_", 0, rank)
-        self.objective_, self.gap_ = (checked.number(content, name) for name in ("objective_", "gap_"))
-        self.n_iter_ = checked.whole(content, "n_iter_")
-        self.converged_ = checked.flag(content, "converged_")
+        left = checked.checked_array(tensors, "left", np.float64, (rows, None))
+        rank = left.shape[1]
+        right = checked.checked_array(tensors, "right", np.float64, (columns, rank))
+        attributes = {
+            "radius_": checked.number(content, "radius_", positive=True),
+            "rank_": checked.whole(content, "rank_", 0, rank),
+            "objective_": checked.number(content, "objective_"),
+            "gap_": checked.number(content, "gap_"),
+            "n_iter_": checked.whole(content, "n_iter_"),
+            "converged_": checked.flag(content, "converged_"),
+        }
+        self._take(self._with_factors(left, right, attributes, []))

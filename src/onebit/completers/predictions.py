@@ -57,11 +57,6 @@ class Predictions:
         return Predictions(*(getattr(self, part.name)[places] for part in fields(self)))
 
 
-def entry_numbers(seen: Observations) -> NDArray[np.int64]:
-    """Return one number for the entry of each answer, in the order of the view by rows."""
-    return seen.by_row.owners() * np.int64(seen.shape[1]) + seen.by_row.index
-
-
 def table_blocks(rows: Codes, columns: Codes) -> Iterator[tuple[Codes, tuple[Codes, Codes]]]:
     """Walk over a whole table: some row codes, and the pairs of codes of all their entries."""
     size = max(1, 2_000_000 // max(len(columns), 1))

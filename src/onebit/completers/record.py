@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onebit.certificates.ladder import Ladder
 from onebit.certificates.statements import Certificate, GroupCertificate, SelectiveCertificate
+from onebit.completers.predictions import Answers, Codes, Predictions
 from onebit.data import checked, storage
 from onebit.data.observations import Observations
-
-if TYPE_CHECKING:
-    from onebit.completers.base import PairClassifier
 
 MOST_SURPRISES = 50
 _BLOCK = 1_000_000
@@ -49,13 +45,13 @@ class Surprises:
     probability: NDArray[np.float64]
 
     @classmethod
-    def of(cls, model: PairClassifier, seen: Observations) -> Surprises:
+    def of(cls, predictions: Callable[[Codes, Codes], Predictions], seen: Observations) -> Surprises:
         """Find the most surprising of the answers that a model was fitted to, a block at a time."""
         view, rows = seen.by_row, seen.by_row.owners()
         likelihood = np.empty(seen.n)
         for begin in range(0, seen.n, _BLOCK):
             part = slice(begin, begin + _BLOCK)
-            yes = model.predictions(rows[part], view.index[part]).probability
+            yes = predictions(rows[part], view.index[part]).probability
             likelihood[part] = np.where(view.sign[part] > 0, yes, 1.0 - yes)
         order = np.argsort(likelihood, kind="stable")[:MOST_SURPRISES]
         return cls(rows[order], view.index[order], view.sign[order], likelihood[order])
@@ -92,7 +88,7 @@ class Record:
     source : mapping
         Where the answers came from and how they were fitted: file, columns, command, seconds.
     fingerprint : str
-        A SHA-256 of ids and answers, which does not depend on their order.
+        Of ids and answers, whatever their order; those of parts add up.
     n_answers, n_held_out : int
         All answers, and those of them that were held out.
     row_counts, row_yes, column_counts, column_yes : ndarray of int
@@ -115,9 +111,13 @@ class Record:
     certificates: tuple[AnyCertificate, ...] = field(default=())
 
     @classmethod
-    def of(cls, model: PairClassifier, source: Mapping[str, Any] | None = None) -> Record:
-        """Describe the answers of a model that has kept them (``fit(..., certify=share)``)."""
-        answers = model.kept_answers()
+    def of(
+        cls,
+        answers: Answers,
+        predictions: Callable[[Codes, Codes], Predictions],
+        source: Mapping[str, Any] | None = None,
+    ) -> Record:
+        """Describe the answers of a fit; ``predictions`` are those of the model, of pairs of codes."""
         seen = answers.everything
         row_yes, column_yes = (
             np.add.reduceat(np.append(view.sign > 0, False).astype(np.int64), view.start[:-1])
@@ -126,14 +126,14 @@ class Record:
         )
         return cls(
             dict(source or {}),
-            fingerprint(seen),
+            seen.fingerprint(),
             seen.n,
             int(answers.held.sum()),
             seen.by_row.counts,
             row_yes,
             seen.by_column.counts,
             column_yes,
-            Surprises.of(model, answers.fitted),
+            Surprises.of(predictions, answers.fitted),
         )
 
     def with_certificate(self, certificate: AnyCertificate) -> Record:
@@ -186,19 +186,6 @@ class Record:
 
 
 _COUNTS = ("row_counts", "row_yes", "column_counts", "column_yes")
-
-
-def fingerprint(seen: Observations) -> str:
-    """Return a SHA-256 of ids and answers, which does not depend on the order they came in."""
-    digest = hashlib.sha256()
-    for name, index in (("rows", seen.rows), ("columns", seen.columns)):
-        ids, description = storage.pack_ids(index.labels, name)
-        digest.update(json.dumps(description, sort_keys=True).encode())
-        digest.update(np.ascontiguousarray(ids[name]).tobytes())
-    view = seen.by_row
-    for array in (view.start, view.index, view.sign, view.weight):
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 KINDS: dict[type, str] = {

@@ -14,6 +14,7 @@ import pandas as pd
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
+from onebit.data import hashing
 from onebit.data.ids import IdIndex, pair_columns
 
 MAX_SIZE = np.iinfo(np.int32).max
@@ -318,6 +319,31 @@ class Observations:
         view = self.by_row
         weight = view.weight[positions] if len(view.weight) else None
         return Entries(view.owners()[positions], view.index[positions], view.sign[positions], weight)
+
+    def entry_numbers(self) -> NDArray[np.int64]:
+        """Return one number for the entry of each answer, in row order."""
+        return self.by_row.owners() * np.int64(self.shape[1]) + self.by_row.index
+
+    def hashes(self, key: int) -> NDArray[np.uint64]:
+        """Return a keyed hash of row id, column id and repeat of each answer, in row order."""
+        rows, columns = (hashing.id_hashes(side.labels, key) for side in (self.rows, self.columns))
+        view = self.by_row
+        numbered = hashing.repeats(self.entry_numbers())
+        return hashing.answer_hashes(rows[view.owners()], columns[view.index], numbered)
+
+    def fingerprint(self) -> str:
+        """Return the number of answers and 128 bits that depend on ids, answers and weights.
+
+        Not on their order. Fingerprints of parts add up to that of the whole, where no entry is answered
+        in two parts (see ``hashing.joined``).
+        """
+        view, sums = self.by_row, []
+        for key in (1, 2):
+            values = self.hashes(key) ^ view.sign.astype(np.int64).view(np.uint64)
+            if len(view.weight):
+                values ^= view.weight.view(np.uint32).astype(np.uint64) << np.uint64(32)
+            sums.append(int(hashing.mixed(values).sum(dtype=np.uint64)))
+        return hashing.fingerprint(self.n, sums)
 
     def __repr__(self) -> str:
         rows, columns = self.shape

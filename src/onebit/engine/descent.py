@@ -145,6 +145,20 @@ class Workers(Protocol):
         """Return the working states of rows and columns."""
         ...
 
+    def sample(
+        self,
+        observations: Observations,
+        posterior: Posterior,
+        loss: Loss,
+        temperature: float,
+        plan: Any,
+        seed: int,
+        pairs: Any,
+        callback: Callback | None,
+    ) -> Any:
+        """Sample the exact posterior; see ``engine.sampling.sampler.sample``."""
+        ...
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -179,7 +193,7 @@ def minimise(
     full: bool,
     temperature: float,
     schedule: Schedule,
-    pool: Workers,
+    workers: Workers,
     callback: Callback | None = None,
 ) -> Fit:
     """Descend from ``start`` (a spectral start, or the posterior of a similar fit) to a posterior."""
@@ -199,7 +213,7 @@ def minimise(
         begin, known = start.sides, start.hyper
     else:
         begin = start
-    sides = pool.sides(observations, begin, hierarchy, full)
+    sides = workers.sides(observations, begin, hierarchy, full)
     sparse = hierarchy.sparse
     turns = isinstance(start, Posterior) and sparse is not None and sparse != start.hierarchy.sparse
     if turns and left is None:

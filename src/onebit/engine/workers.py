@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onebit.data.observations import Observations
 from onebit.engine.cpu.side import Side
 from onebit.engine.cpu.threads import Threads, thread_count, threads
-from onebit.engine.descent import Prior, Workers
+from onebit.engine.descent import Callback, Prior, Workers
 from onebit.engine.gpu import device as gpus
+from onebit.engine.sampling.sampler import Plan, Sampled, sample
 from onebit.engine.start import START_VARIANCE, Start, spectral_start
 from onebit.model.gaussians import Gaussians, independent_gaussians
 from onebit.model.hierarchy import Hierarchy
+from onebit.model.losses import Loss
+from onebit.model.posterior import Posterior
+
+
+class Machine(NamedTuple):
+    """Where work is to be done: threads, and "cpu", "cuda", "cuda:1" or "auto"."""
+
+    n_jobs: int | None = None
+    device: str = "cpu"
 
 
 class Cpu:
@@ -58,6 +68,20 @@ class Cpu:
             Side(begin[0], hierarchy, 0, observations.by_row, self.pool),
             Side(begin[1], hierarchy, 1, observations.by_column, self.pool),
         )
+
+    def sample(
+        self,
+        observations: Observations,
+        posterior: Posterior,
+        loss: Loss,
+        temperature: float,
+        plan: Plan,
+        seed: int,
+        pairs: Any,
+        callback: Callback | None,
+    ) -> Sampled:
+        """Sample the exact posterior on these threads."""
+        return sample(observations, posterior, loss, temperature, plan, seed, self.pool, pairs, callback)
 
 
 @contextmanager

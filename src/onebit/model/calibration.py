@@ -130,3 +130,22 @@ def fit_calibration(
     # In one parameter the log-loss is convex.
     slope = float(minimize_scalar(loss, bounds=(0.0, STEEPEST), method="bounded").x)
     return Calibration(slope if loss(slope) < loss(0.0) else 0.0)
+
+
+@dataclass(frozen=True)
+class Sigmoid:
+    """The curve of the logistic loss: ``E[sigmoid(x)]`` over the score's posterior."""
+
+    def probability(self, mean: Array, variance: Array) -> Array:
+        """Return the probability of "yes" for scores with these moments."""
+        return expected_sigmoid(mean, variance)
+
+
+@dataclass(frozen=True)
+class DrawnShare:
+    """The share of predictors drawn from a posterior that say "yes": no calibrated probability."""
+
+    def probability(self, mean: Array, variance: Array) -> Array:
+        """Return the share for scores with these moments."""
+        margin = np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=variance > 0)
+        return np.clip(ndtr(margin), CERTAINTY, 1.0 - CERTAINTY)

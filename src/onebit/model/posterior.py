@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -212,6 +212,20 @@ class Posterior:
             )
 
         evenly(task, len(rows), 1)
+
+    def aligned(self, codes: tuple[Codes, Codes]) -> Posterior:
+        """Return the posterior of other rows and columns, given by their codes here; -1 is a new one.
+
+        New ones have their prior.
+        """
+        sides = []
+        for side, wanted in enumerate(codes):
+            own = self.sides[side]
+            mean, variance = self.hierarchy.prior_moments(side, self.hyper)
+            prior = independent_gaussians(mean[None], variance[None], own.full)
+            sides.append(prior.extended(own.mean, own.covariance).taken(wanted + 1))
+        shape = (len(codes[0]), len(codes[1]))
+        return Posterior(sides[0], sides[1], self.hyper, replace(self.hierarchy, shape=shape))
 
     def _with_prior(self, side: int, codes: Codes) -> tuple[Gaussians, Codes]:
         """Return the Gaussians that these codes name, the prior of an unknown one first.

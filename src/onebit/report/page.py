@@ -123,8 +123,8 @@ def script_json(value: Any) -> str:
 def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
     from markupsafe import Markup
 
-    if model.record_ is None and model._answers is not None:
-        model.record_ = Record.of(model)
+    if model.record_ is None and model.answers_kept:
+        model.record_ = model.describe()
     record = model.record_
     source = dict.fromkeys(("file", "columns", "command", "seconds", "threshold", "bad_lines"))
     source |= {} if record is None else record.source
@@ -268,7 +268,7 @@ def _value(value: Any) -> str:
 
 def _python(model: PairClassifier) -> str:
     """Return the call that makes such a model."""
-    from onebit.completers.models import plain_parameters
+    from onebit.completers.archive import plain_parameters
 
     defaults = type(model)().get_params(deep=False)
     settings = {

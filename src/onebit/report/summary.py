@@ -10,8 +10,8 @@ import numpy as np
 from onebit import __version__
 from onebit.certificates.ladder import Ladder
 from onebit.certificates.statements import Certificate, GroupCertificate
+from onebit.completers.archive import plain_parameters
 from onebit.completers.base import PairClassifier
-from onebit.completers.models import plain_parameters
 from onebit.model.diagnostics import Mixing, sampling_words
 
 

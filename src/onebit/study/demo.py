@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from onebit import AutoCompleter, Observations
 from onebit.certificates.ladder import Ladder
 from onebit.certificates.statements import Certificate, at_most
-from onebit.completers.record import Record
 from onebit.data import datasets, simulate
 from onebit.data.files import written_whole
 from onebit.data.school import School, school
@@ -222,7 +221,7 @@ def _saved(
     model: AutoCompleter, source: dict[str, Any], path: Path, report: Path, further: list[Ladder]
 ) -> Path | None:
     """Write model and report; return the report, if it can be drawn."""
-    record = Record.of(model, source)
+    record = model.describe(source)
     own = (model.certify(0.05), model.certify(0.05, by="answer"), model.certify_selective(0.05))
     for certificate in (*own, *further):
         record = record.with_certificate(certificate)

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 
+from onebit.completers.base import PairClassifier
 from onebit.completers.bayes import HingeCompleter, LogisticCompleter
-from onebit.completers.sampled import ExactCompleter
 from onebit.data import simulate
 from onebit.data.datasets import load_movielens_100k
 from onebit.engine.cpu.threads import thread_count
@@ -99,7 +99,7 @@ class SamplingTask:
             "seconds": round(time.perf_counter() - begin, 2),
         }
 
-    def _model(self, inference: str) -> ExactCompleter:
+    def _model(self, inference: str) -> PairClassifier:
         settings: dict[str, Any] = {
             "prior_scale": SCALE,
             "effects": self.data == MOVIELENS and self.posterior != POSTERIORS[0],
@@ -115,7 +115,7 @@ class SamplingTask:
         return HingeCompleter(RANK, method=method, calibrate=False, **settings)
 
 
-def _compared(model: ExactCompleter, exact: ExactCompleter, asked: Any) -> dict[str, Array]:
+def _compared(model: PairClassifier, exact: PairClassifier, asked: Any) -> dict[str, Array]:
     """Compare both posteriors entry by entry.
 
     ``chance`` is what is predicted: the mean sigmoid of a logistic score, the chance that a hinge score
@@ -127,8 +127,10 @@ def _compared(model: ExactCompleter, exact: ExactCompleter, asked: Any) -> dict[
     parts: list[dict[str, Array]] = []
     for begin in range(0, len(rows), _AT_ONCE):
         pair = rows[begin : begin + _AT_ONCE], columns[begin : begin + _AT_ONCE]
-        mean, variance, probability = model._predicted(*pair)
-        exact_mean, exact_variance, exact_probability = exact._predicted(*pair)
+        found, truth = model.predictions(*pair), exact.predictions(*pair)
+        mean, variance, probability = found.score, found.uncertainty**2, found.probability
+        exact_mean, exact_variance = truth.score, truth.uncertainty**2
+        exact_probability = truth.probability
         draws = exact.draws_.scores(*pair)
         deviation = np.sqrt(variance)
         half = 1.6448536269514722 * deviation  # of 90 %

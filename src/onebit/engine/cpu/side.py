@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data.observations import View
-from onebit.engine import kernels
+from onebit.engine.cpu import passes as kernels
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.rotation import Change, packed_change, second_moment
 from onebit.model.gaussians import Gaussians, packed_diagonal, packed_size

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 
 from onebit.data.observations import Observations
+from onebit.engine.cpu.threads import threads
+from onebit.engine.descent import Callback
 from onebit.engine.gpu import predict
 from onebit.engine.gpu.data import DeviceView, uploaded
 from onebit.engine.gpu.intake import DeviceEntries, SortedEntries
@@ -22,10 +24,13 @@ from onebit.engine.gpu.side import DeviceSide
 from onebit.engine.gpu.sorting import sorted_views
 from onebit.engine.gpu.start import spectral_start
 from onebit.engine.gpu.transfer import placed
+from onebit.engine.sampling.sampler import Plan, Sampled, sample
 from onebit.engine.start import START_VARIANCE, Start
 from onebit.model.gaussians import Gaussians
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.learnt_prior import LearntPrior
+from onebit.model.losses import Loss
+from onebit.model.posterior import Posterior
 
 Views = tuple[DeviceView, DeviceView]
 
@@ -81,6 +86,24 @@ class Gpu:
             else:
                 made.append(DeviceSide.from_gaussians(begin[side], hierarchy, side, view))
         return made[0], made[1]
+
+    def sample(
+        self,
+        observations: Observations,
+        posterior: Posterior,
+        loss: Loss,
+        temperature: float,
+        plan: Plan,
+        seed: int,
+        pairs: Any,
+        callback: Callback | None,
+    ) -> Sampled:
+        """Sample the exact posterior, on the host's threads: the answers here are let go first."""
+        self._kept = None
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        with threads(self.count) as pool:
+            return sample(observations, posterior, loss, temperature, plan, seed, pool, pairs, callback)
 
     def hold(self, observations: Observations, views: Views) -> None:
         """Take up the views of some observations that are here already, whatever comes to them."""

@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from onebit.data import checked
 from onebit.data.observations import Observations, View
 from onebit.data.storage import Tensors
-from onebit.engine import sampling_kernels
 from onebit.engine.cpu.passes import whole_blocks
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import LANES
+from onebit.engine.sampling import passes
 from onebit.engine.sampling.philox import chain_key, sweep_generator
 from onebit.engine.sampling.variates import LARGEST_COPIES, polya_gamma_hats
 from onebit.model.gaussians import Gaussians
@@ -221,7 +221,7 @@ class Chain:
         scales = np.empty((groups if rank else 0, rank * (rank + 1)))
 
         def task(begin: int, end: int) -> None:
-            sampling_kernels.sample_rows(
+            passes.sample_rows(
                 begin, end, view.start, view.index, view.sign, view.weight, copies, other, table,
                 precision, linear, target.temperature, target.loss.code, rank,
                 hierarchy.has_effect(side), target.hats, self.key, self.sweep, side, scales,

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data.observations import View
-from onebit.engine import sampling_kernels
 from onebit.engine.cpu.vectors import LANES
+from onebit.engine.sampling import passes
 from onebit.engine.sampling.chain import Hyper, Target, filled_table, prior_terms
 from onebit.engine.sampling.philox import chain_key, sweep_generator
 from onebit.model.draws import Draws
@@ -46,7 +46,7 @@ def draw_new(draws: Draws, side: int, view: View, loss: Loss, temperature: float
         other = draws.sides[1 - side][needed, number]
         facing = filled_table(other, rank, hierarchy.has_effect(1 - side))
         for sweep in range(SWEEPS if hierarchy.n_free(side) else 0):
-            sampling_kernels.sample_rows(
+            passes.sample_rows(
                 0, groups, view.start, view.index, view.sign, view.weight, target.copies[0], facing,
                 table, precision, linear, target.temperature, loss.code, rank, effect, target.hats,
                 key, number * SWEEPS + sweep, side, np.empty((0, 0)),

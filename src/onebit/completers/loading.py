@@ -1,18 +1,20 @@
-"""Fitted models on disk."""
+"""Fitted models from their files: the only module that knows every class of them."""
 
 from __future__ import annotations
 
-import importlib
 import os
-from dataclasses import asdict, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit import __version__
 from onebit.certificates.hold_out import HeldOut
+from onebit.completers.archive import restored_parameters
+from onebit.completers.auto import AutoCompleter
 from onebit.completers.base import PairClassifier
+from onebit.completers.bayes import HingeCompleter, LogisticCompleter
+from onebit.completers.gibbs import GibbsCompleter
+from onebit.completers.nuclear import NuclearNormCompleter
 from onebit.completers.parameters import check_parameters
 from onebit.completers.predictions import Answers
 from onebit.completers.record import Record
@@ -21,85 +23,14 @@ from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
 from onebit.engine.cpu.threads import thread_count
 from onebit.model.diagnostics import DIAGNOSTICS
-from onebit.model.priors import prior_from_settings
 
-# The arrays of held-out answers, one of each for every answer.
-HELD_OUT = ("confidence", "yes", "wrong", "sign", "rows", "columns")
-
-_HOMES = {
-    "AutoCompleter": "onebit.completers.auto",
-    "GibbsCompleter": "onebit.completers.gibbs",
-    "HingeCompleter": "onebit.completers.bayes",
-    "LogisticCompleter": "onebit.completers.bayes",
-    "NuclearNormCompleter": "onebit.completers.nuclear",
+KINDS: dict[str, type[PairClassifier]] = {
+    kind.__name__: kind
+    for kind in (AutoCompleter, GibbsCompleter, HingeCompleter, LogisticCompleter, NuclearNormCompleter)
 }
 
 # Of the type that answers are written as: a name such as U900000000 would take gigabytes.
 _WIDEST_ANSWER = 2**20
-
-
-def plain_parameters(model: PairClassifier) -> dict[str, Any]:
-    """Return the constructor's parameters as JSON; a generator as ``random_state`` becomes None."""
-    parameters = model.get_params(deep=False)
-    for name, value in parameters.items():
-        if isinstance(value, np.generic):
-            parameters[name] = value.item()
-        elif is_dataclass(value) and not isinstance(value, type):
-            parameters[name] = {"prior": asdict(value)}
-    if not isinstance(parameters.get("random_state"), (int, type(None))):
-        parameters["random_state"] = None
-    return parameters
-
-
-def restored_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Undo ``plain_parameters``."""
-    return {
-        name: prior_from_settings(checked.section(value, "prior")) if isinstance(value, dict) else value
-        for name, value in parameters.items()
-    }
-
-
-def save(model: PairClassifier, path: str | os.PathLike[str], *, answers: bool = True) -> None:
-    """Write a fitted model: settings, ids, what was fitted, its record and, if wanted, its answers."""
-    tensors, fitted = model._state()
-    content: dict[str, Any] = {
-        "onebit": __version__,
-        "class": type(model).__name__,
-        "parameters": plain_parameters(model),
-        "fitted": fitted,
-        "answers": {"type": model.classes_.dtype.str, "values": model.classes_.tolist()},
-        "n_observations": model.n_observations_,
-        "fitted_shape": list(model._fitted_shape),
-        "certifiable": model._certifiable,
-    }
-    for side, index in (("rows", model.rows_), ("columns", model.columns_)):
-        ids, description = storage.pack_ids(index.labels, f"ids.{side}")
-        tensors = tensors | ids
-        if not index.sorted:
-            tensors[f"order.{side}"] = index.listed
-        name = index.labels.name
-        content[side] = description | {"name": name if isinstance(name, str) else None}
-    if model.held_out_ is not None:
-        for name in HELD_OUT:
-            tensors[f"held_out.{name}"] = getattr(model.held_out_, name)
-        names = ("commoner", "also_fitted", "blanks", "disagreement")
-        content["held_out"] = {name: getattr(model.held_out_, name) for name in names}
-    kept = model._answers
-    record = model.record_ or (Record.of(model) if model._certifiable else None)
-    if record is not None:
-        if not answers:
-            record = replace(record, surprises=record.surprises.none())
-        arrays, content["record"] = record.state()
-        tensors = tensors | arrays
-    if answers and kept is not None:
-        view = kept.everything.by_row
-        tensors["answers.start"], tensors["answers.index"] = view.start, view.index
-        tensors["answers.sign"], tensors["answers.held"] = view.sign, kept.held
-        content["answers_shape"] = list(kept.everything.shape)
-    if answers and model._folded:
-        for place, name in enumerate(("rows", "columns", "sign")):
-            tensors[f"folded.{name}"] = np.concatenate([part[place] for part in model._folded])
-    storage.write(path, "model", tensors, content)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -120,15 +51,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     tensors, content = storage.read(path, "model")
     name = content.get("class") if isinstance(content, dict) else None
-    if not isinstance(name, str) or name not in _HOMES:
+    if not isinstance(name, str) or name not in KINDS:
         raise storage.FileError(f"{path} holds a {name!r}, which this package does not know")
     with checked.taken_apart(path, "it is not a whole model; fit it again"):
         return _restored(name, tensors, content)
 
 
 def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> PairClassifier:
-    kind = getattr(importlib.import_module(_HOMES[name]), name)
-    model: PairClassifier = kind(**restored_parameters(checked.section(content, "parameters")))
+    model: PairClassifier = KINDS[name](**restored_parameters(checked.section(content, "parameters")))
     _check_settings(model)
     rows, columns = (_restored_ids(tensors, content, side) for side in ("rows", "columns"))
     model._know(rows, columns, _restored_classes(content), checked.whole(content, "n_observations"))

@@ -1,0 +1,80 @@
+"""A fitted model as one file: arrays and JSON. Reading it again is ``loading``'s business."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from onebit import __version__
+from onebit.data import checked, storage
+from onebit.model.priors import prior_from_settings
+
+# The arrays of held-out answers, one of each for every answer.
+HELD_OUT = ("confidence", "yes", "wrong", "sign", "rows", "columns")
+
+
+def plain_parameters(model: Any) -> dict[str, Any]:
+    """Return the constructor's parameters as JSON; a generator as ``random_state`` becomes None."""
+    parameters = model.get_params(deep=False)
+    for name, value in parameters.items():
+        if isinstance(value, np.generic):
+            parameters[name] = value.item()
+        elif is_dataclass(value) and not isinstance(value, type):
+            parameters[name] = {"prior": asdict(value)}
+    if not isinstance(parameters.get("random_state"), (int, type(None))):
+        parameters["random_state"] = None
+    return parameters
+
+
+def restored_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Undo ``plain_parameters``."""
+    return {
+        name: prior_from_settings(checked.section(value, "prior")) if isinstance(value, dict) else value
+        for name, value in parameters.items()
+    }
+
+
+def save(model: Any, path: str | os.PathLike[str], *, answers: bool = True) -> None:
+    """Write a fitted model: settings, ids, what was fitted, its record and, if wanted, its answers."""
+    tensors, fitted = model._state()
+    content: dict[str, Any] = {
+        "onebit": __version__,
+        "class": type(model).__name__,
+        "parameters": plain_parameters(model),
+        "fitted": fitted,
+        "answers": {"type": model.classes_.dtype.str, "values": model.classes_.tolist()},
+        "n_observations": model.n_observations_,
+        "fitted_shape": list(model._fitted_shape),
+        "certifiable": model._certifiable,
+    }
+    for side, index in (("rows", model.rows_), ("columns", model.columns_)):
+        ids, description = storage.pack_ids(index.labels, f"ids.{side}")
+        tensors = tensors | ids
+        if not index.sorted:
+            tensors[f"order.{side}"] = index.listed
+        name = index.labels.name
+        content[side] = description | {"name": name if isinstance(name, str) else None}
+    if model.held_out_ is not None:
+        for name in HELD_OUT:
+            tensors[f"held_out.{name}"] = getattr(model.held_out_, name)
+        names = ("commoner", "also_fitted", "blanks", "disagreement")
+        content["held_out"] = {name: getattr(model.held_out_, name) for name in names}
+    kept = model._answers
+    record = model.record_ or (model.describe() if model._certifiable else None)
+    if record is not None:
+        if not answers:
+            record = replace(record, surprises=record.surprises.none())
+        arrays, content["record"] = record.state()
+        tensors = tensors | arrays
+    if answers and kept is not None:
+        view = kept.everything.by_row
+        tensors["answers.start"], tensors["answers.index"] = view.start, view.index
+        tensors["answers.sign"], tensors["answers.held"] = view.sign, kept.held
+        content["answers_shape"] = list(kept.everything.shape)
+    if answers and model._folded:
+        for place, name in enumerate(("rows", "columns", "sign")):
+            tensors[f"folded.{name}"] = np.concatenate([part[place] for part in model._folded])
+    storage.write(path, "model", tensors, content)

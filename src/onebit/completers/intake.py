@@ -1,0 +1,83 @@
+"""What ``fit`` was given, as observations, and the choice of what is held out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+
+from onebit.data.observations import Observations
+from onebit.engine.gpu import device as gpus
+
+
+def observations_of(X: Any, y: Any, sample_weight: ArrayLike | None, device: str = "cpu") -> Observations:
+    """Turn what ``fit`` was given into observations: pairs and answers, or a whole matrix.
+
+    A GPU codes what it can by itself.
+    """
+    if y is not None:
+        if isinstance(X, Observations):
+            raise ValueError("Observations hold their answers already; call fit(observations)")
+        observations = _taken_in(X, y, device) if sample_weight is None else None
+        if observations is not None:
+            return observations
+        return Observations.from_pairs(X, y, sample_weight)
+    if sample_weight is not None:
+        raise ValueError("sample_weight goes with pairs and answers: fit(pairs, answers, sample_weight)")
+    if isinstance(X, Observations):
+        return X
+    try:
+        return Observations.from_matrix(X)
+    except ValueError as error:
+        raise ValueError(
+            f"without answers, X is taken for a whole matrix with blanks: {error}; "
+            "if X holds pairs, call fit(pairs, answers)"
+        ) from None
+
+
+def _taken_in(X: Any, y: Any, device: str) -> Observations | None:
+    """Let a GPU code pairs and answers, where there is one and it can."""
+    if device == "cpu" or not isinstance(y, (np.ndarray, pd.Series)) or y.ndim != 1:
+        return None
+    found = gpus.chosen(device, len(y))
+    if found is None:
+        return None
+    from onebit.engine.gpu.intake import taken_in
+
+    try:
+        with gpus.at_work(found):
+            return taken_in(X, y, found)
+    except gpus.TooLittleMemory:
+        return None
+
+
+def held_out_entries(observations: Observations, share: float, random_state: Any) -> NDArray[np.bool_]:
+    """Choose the answers that a certificate will count.
+
+    By a keyed hash of row id, column id and the number of the repeat, so that the choice depends neither
+    on the order of the answers nor on where they lie: those with the smallest hashes are taken.
+    """
+    if isinstance(share, bool) or not 0 <= share < 1:
+        raise ValueError(f"certify is the share of answers to hold out, from 0 to below 1; got {share!r}")
+    if observations.weighted:
+        raise ValueError("a certificate counts answers; it cannot be had with sample_weight")
+    size = round(share * observations.n)
+    if share and not 0 < size < observations.n:
+        raise ValueError(
+            f"certify={share} of {observations.n} answers holds out {size}; need more answers"
+        )
+    held = np.zeros(observations.n, dtype=bool)
+    if size:
+        key = int(_seed(random_state))
+        held[np.argpartition(observations.hashes(key), size - 1)[:size]] = True
+    return held
+
+
+def _seed(random_state: Any) -> int:
+    """Return a number from what scikit-learn calls a random state."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**62))
+    return int(check_random_state(random_state).randint(2**31 - 1))

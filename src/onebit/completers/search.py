@@ -1,0 +1,311 @@
+"""The search over recipes, on fixed splits of the training answers."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from onebit.data.observations import Observations
+from onebit.engine import scoring
+from onebit.engine.descent import Callback, Progress, Schedule, Workers
+from onebit.engine.fitting import fit
+from onebit.engine.recipe import SIDES, Recipe
+from onebit.engine.sampling.sampler import Plan
+from onebit.model.calibration import CERTAINTY, Calibration, expected_sigmoid, fit_calibration
+from onebit.model.diagnostics import ROUGH_ESS
+from onebit.model.losses import HINGE, LOGISTIC
+from onebit.model.posterior import Posterior
+
+logger = logging.getLogger("onebit")
+
+Array = NDArray[np.float64]
+
+TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+PRIOR_SCALES = (0.003, 0.01, 0.03, 0.1)
+RANKS = (10, 20, 40)
+
+# A trial starts from the best posterior so far and stops early: it is there to be ranked.
+_COLD_ROUNDS, _WARM_ROUNDS = 50, 20
+_TRIAL_TOL = 1e-4
+_FINAL_ROUNDS = 500
+# Held-out share, and the number of answers from which one split is enough.
+_SHARE = 0.1
+_ENOUGH = 30_000
+# The hinge loss keeps its default temperature only where that beats this one: where the answers say
+# little, the higher one overfits and the held-out answers are too few to show it.
+_COOLER = 0.7
+# What a sweep is taken to cost, in seconds: for each answer and side at rank 10, and for each row and
+# column. The search must not depend on how busy a machine is, so it does not look at a clock.
+_SECONDS_AN_ANSWER, _SECONDS_A_LINE, _SECONDS_A_SWEEP = 1.3e-7, 5e-7, 1.5e-3
+# Chains that have not mixed go on to at most so many times the usual number of draws.
+_LONGEST = 4
+# The hinge loss is tuned further only where its log-loss comes this close to the logistic one.
+_CLOSE = 0.01
+
+# Where the walk begins.
+FIRST = Recipe(rank=RANKS[0], prior_scale=0.03)
+
+
+def described(recipe: Recipe) -> dict[str, Any]:
+    """Return what a search chooses of a recipe, in the words of the completers' parameters."""
+    return {
+        "loss": recipe.loss.name,
+        "temperature": recipe.temperature,
+        "prior_scale": recipe.prior_scale,
+        "rank": recipe.rank,
+        "effects": recipe.row_effects,
+        "sparse": recipe.sparse,
+        "inference": "variational" if recipe.sampling is None else "sampling",
+    }
+
+
+def with_effects(recipe: Recipe, effects: bool) -> Recipe:
+    """Return a recipe with effects on both sides, or on none."""
+    return replace(recipe, row_effects=effects, column_effects=effects)
+
+
+def sampled_recipe(recipe: Recipe) -> Recipe:
+    """Return the exact posterior of the logistic loss with this rank and these effects."""
+    plain = Recipe(rank=recipe.rank, sampling=Plan())
+    return with_effects(plain, recipe.row_effects)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a recipe scored on the held-out answers."""
+
+    recipe: Recipe
+    losses: Array
+    weights: Array
+    accuracy: float
+    rounds: int
+    posteriors: tuple[Posterior, ...]
+    calibration: Calibration | None
+
+    @property
+    def log_loss(self) -> float:
+        """The mean log-loss of the held-out answers."""
+        return float(np.average(self.losses, weights=self.weights))
+
+    def beats(self, other: Trial) -> bool:
+        """Say whether this trial's log-loss is lower by more than the difference's standard error.
+
+        Without that margin a search over many settings follows the noise of its few held-out answers
+        away from good defaults.
+        """
+        difference = other.losses - self.losses
+        gain = np.average(difference, weights=self.weights)
+        share = self.weights / self.weights.sum()
+        error = np.sqrt((share**2 * (difference - gain) ** 2).sum())
+        return bool(gain > error)
+
+
+class Search:
+    """The walk over recipes."""
+
+    def __init__(
+        self,
+        observations: Observations,
+        rng: np.random.Generator,
+        crew: Workers,
+        callback: Callback | None,
+    ) -> None:
+        self.rng = rng
+        self.crew = crew
+        self.callback = callback
+        self.trials: list[Trial] = []
+        self.shape, self.n = observations.shape, observations.n
+        self.weighted = len(observations.by_row.weight) > 0
+        self.small = observations.n < _ENOUGH
+        n_splits = 3 if self.small else 1
+        self.splits = []
+        order = rng.permutation(observations.n)
+        size = int(_SHARE * observations.n)
+        for k in range(n_splits):
+            held = np.zeros(observations.n, dtype=bool)
+            held[order[k * size : (k + 1) * size]] = True
+            self.splits.append((observations.take(~held), observations.entries(held)))
+        entries = [held for _, held in self.splits]
+        self.sign = np.concatenate([held.sign for held in entries])
+        self.weight = np.concatenate(
+            [np.ones(size) if held.weight is None else held.weight for held in entries]
+        ).astype(float)
+        # With fewer there is nothing to choose by: the defaults stand.
+        self.usable = n_splits * size >= 20
+
+    def run(self) -> Trial:
+        """Walk along temperature, prior scale and rank; the same with the hinge loss; then sparse."""
+        best = self.trial(FIRST, None)
+        plain = self.trial(with_effects(FIRST, False), None)
+        if plain.log_loss < best.log_loss:  # the simpler model need not win by a margin
+            best = plain
+        best = self.climb(best, "temperature", TEMPERATURES)
+        best = self.climb(best, "prior_scale", PRIOR_SCALES)
+        best = self.climb(best, "rank", RANKS)
+        other = replace(FIRST, loss=HINGE, rank=best.recipe.rank)
+        hinge = self.trial(with_effects(other, best.recipe.row_effects), None)
+        cooler = self.trial(replace(hinge.recipe, temperature=_COOLER), hinge)
+        if hinge.beats(cooler):
+            hinge = self.climb(hinge, "temperature", TEMPERATURES, (1,))
+        else:
+            hinge = self.climb(cooler, "temperature", TEMPERATURES, (-1,))
+        if hinge.log_loss < best.log_loss + _CLOSE:
+            hinge = self.climb(hinge, "prior_scale", PRIOR_SCALES)
+        least = min(best.log_loss, hinge.log_loss)
+        best, hinge = (
+            self.sparser(trial) if trial.log_loss < least + _CLOSE else trial for trial in (best, hinge)
+        )
+        return hinge if hinge.beats(best) else best
+
+    def sparser(self, best: Trial) -> Trial:
+        """Try either side sparse, with the temperature chosen again."""
+        if best.posteriors[0].effective_rank < 2:
+            return best
+        trials = [self.trial(replace(best.recipe, sparse=side), best) for side in SIDES]
+        trial = min(trials, key=lambda trial: trial.log_loss)
+        trial = self.climb(trial, "temperature", TEMPERATURES)
+        return trial if trial.beats(best) else best
+
+    def sampled(self, best: Trial, seconds: float) -> Trial:
+        """Try the exact posterior of the logistic loss, where a fixed reckoning says there is time."""
+        recipe = sampled_recipe(best.recipe)
+        trials, final = self._reckoned(recipe)
+        if trials + final > seconds or self.weighted:
+            return best
+        near = best.recipe.loss is recipe.loss and best.recipe.sparse is None
+        trial = self.trial(recipe, best if near else None)
+        return trial if trial.beats(best) else best
+
+    def _reckoned(self, recipe: Recipe) -> tuple[float, float]:
+        """Return the seconds that sampling is taken to need: on the splits, and on all answers."""
+        assert recipe.sampling is not None
+        sweeps = recipe.sampling.sweeps
+        wide = 0.5 + 0.5 * (recipe.rank / 10.0) ** 2
+
+        def seconds(shape: tuple[int, int], n: int) -> float:
+            answers, lines = 2.0 * n * _SECONDS_AN_ANSWER, sum(shape) * _SECONDS_A_LINE
+            return sweeps * (wide * (answers + lines) + _SECONDS_A_SWEEP)
+
+        return sum(seconds(kept.shape, kept.n) for kept, _ in self.splits), seconds(self.shape, self.n)
+
+    def final(self, best: Trial | None, seconds: float) -> Recipe:
+        """Return the recipe of the last fit; a chain may go on until it has roughly mixed."""
+        if best is None:
+            return replace(FIRST, schedule=Schedule(_FINAL_ROUNDS))
+        recipe = replace(best.recipe, schedule=Schedule(_FINAL_ROUNDS))
+        plan = recipe.sampling
+        if plan is None:
+            return recipe
+        trials, once = self._reckoned(recipe)
+        longer = int(min(max((seconds - trials) // once, 1), _LONGEST))
+        plan = replace(
+            plan, n_samples=longer * plan.n_samples, settle=ROUGH_ESS**-0.5, n_least=plan.n_samples
+        )
+        return replace(recipe, sampling=plan)
+
+    def table(self) -> pd.DataFrame:
+        """Return every trial: recipe, held-out log-loss and accuracy, rounds."""
+        return pd.DataFrame(
+            [
+                described(trial.recipe)
+                | {"sparse": trial.recipe.sparse or "no"}
+                | {"log_loss": trial.log_loss, "accuracy": trial.accuracy, "rounds": trial.rounds}
+                for trial in self.trials
+            ]
+        )
+
+    def climb(
+        self, best: Trial, name: str, grid: tuple[float, ...], directions: tuple[int, ...] = (1, -1)
+    ) -> Trial:
+        """Move along one coordinate of the recipe while the held-out log-loss falls."""
+        begin = grid.index(getattr(best.recipe, name))
+        for direction in directions:
+            position, moved = begin + direction, False
+            while 0 <= position < len(grid):
+                if name == "rank" and not self._rank_binds(best):
+                    break
+                recipe = replace(best.recipe, **{name: grid[position]})  # type: ignore[arg-type]
+                starts: list[Trial | None] = [None] if name == "rank" else [best]
+                if self.small and direction > 0 and name != "rank":
+                    starts.append(None)  # a column that has vanished may be wanted again
+                trial = min((self.trial(recipe, start) for start in starts), key=lambda t: t.log_loss)
+                if not trial.beats(best):
+                    break
+                best, moved = trial, True
+                position += direction
+            if moved:
+                break
+        return best
+
+    @staticmethod
+    def _rank_binds(trial: Trial) -> bool:
+        """Say whether the data wants nearly as many columns as it was offered."""
+        return trial.posteriors[0].effective_rank >= 0.8 * trial.recipe.rank
+
+    def trial(self, recipe: Recipe, warm: Trial | None) -> Trial:
+        """Score one recipe, starting from the posteriors of ``warm`` if given."""
+        rounds = _WARM_ROUNDS if warm else _COLD_ROUNDS
+        short = replace(recipe, schedule=Schedule(rounds, _TRIAL_TOL))
+        if recipe.sampling is not None:
+            short = replace(short, sampling=replace(recipe.sampling, n_chains=1, keep_bytes=0))
+        posteriors, moments, done = [], [], 0
+        for k, (kept, held) in enumerate(self.splits):
+            start = warm.posteriors[k] if warm else None
+            pairs = (held.rows, held.columns)
+            found = fit(short, kept, self.crew, self.rng, start, pairs=pairs)
+            posterior = found.descent.posterior
+            if found.sampled is not None:
+                averages = found.sampled.averages
+                moments.append((averages.mean, averages.variance, averages.chance))
+            else:
+                mean, variance = scoring.score_moments(posterior, *pairs, self.crew.count)
+                moments.append((mean, variance, np.empty(0)))
+            posteriors.append(posterior)
+            done += found.descent.n_iter
+        mean, variance, chance = (np.concatenate([part[k] for part in moments]) for k in range(3))
+        trial = self._judged(recipe, mean, variance, chance, done, tuple(posteriors))
+        self.trials.append(trial)
+        logger.info("trial %d: %s, held-out log-loss %.4f, accuracy %.4f",
+                    len(self.trials), described(recipe), trial.log_loss, trial.accuracy)  # fmt: skip
+        if self.callback is not None:
+            self.callback(Progress(len(self.trials), 0, trial.log_loss))
+        return trial
+
+    def _judged(
+        self,
+        recipe: Recipe,
+        mean: Array,
+        variance: Array,
+        chance: Array,
+        rounds: int,
+        posteriors: tuple[Posterior, ...],
+    ) -> Trial:
+        """Hold predictions against the held-out answers."""
+        sign, weight = self.sign, self.weight
+        calibration, decided = None, mean
+        if recipe.loss is not LOGISTIC:
+            calibration = fit_calibration(mean, variance, sign, weight)
+            probability = _cross_fitted(mean, variance, sign, weight)
+        elif recipe.sampling is not None:
+            probability = np.clip(chance, CERTAINTY, 1.0 - CERTAINTY)
+            decided = probability - 0.5
+        else:
+            probability = expected_sigmoid(mean, variance)
+        losses = -np.log(np.where(sign > 0, probability, 1.0 - probability))
+        accuracy = float(np.average(sign * decided > 0, weights=weight))
+        return Trial(recipe, losses, weight, accuracy, rounds, posteriors, calibration)
+
+
+def _cross_fitted(mean: Array, variance: Array, sign: NDArray[np.int8], weight: Array) -> Array:
+    """Return hinge probabilities in which no answer helped to fit the curve that it is scored by."""
+    probability = np.empty_like(mean)
+    half = np.arange(len(mean)) % 2 == 0
+    for part in (half, ~half):
+        curve = fit_calibration(mean[~part], variance[~part], sign[~part], weight[~part])
+        probability[part] = curve.probability(mean[part], variance[part])
+    return probability
