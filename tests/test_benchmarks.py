@@ -56,7 +56,7 @@ def test_the_accuracy_page_has_every_world_and_every_model(answers_file, monkeyp
     tried = {name: make for name, make in accuracy.REAL.items() if "Auto" not in name}
     monkeypatch.setattr(accuracy, "REAL", tried)
     output = answers_file / "page.md"
-    options = [*"--seeds 2 --size 30 --splits 2".split(), "--data", str(answers_file)]
+    options = ["--seeds", "2", "--size", "30", "--splits", "2", "--data", str(answers_file)]
     accuracy.main([*options, "--output", str(output)])
     simulated, real = tables(output.read_text())
     assert [row[0] for row in simulated[1:]] == np.repeat(simulate.WORLDS, 2).tolist()
@@ -138,8 +138,9 @@ def test_the_peers_page_has_a_contest_with_onebit(tmp_path, monkeypatch):
 
     monkeypatch.setattr(runner.Runner, "_start", here)  # a process of its own takes seconds to start
     output = tmp_path / "page.md"
-    options = [*"--only onebit --only effects --threads 1 --repeats 1".split(), "--matrix", small.name]
-    peers.main([*options, "--cache", str(tmp_path / "cache"), "--output", str(output)])
+    who = ["--matrix", small.name, "--only", "onebit", "--only", "effects"]
+    how = ["--threads", "1", "--repeats", "1", "--cache", str(tmp_path / "cache")]
+    peers.main([*who, *how, "--output", str(output)])
     (contest,) = tables(output.read_text())
     assert [row[0] for row in contest[1:]] == ["onebit", "onebit, effects only"]
     assert all(0.4 < value < 1 for value in figures(contest, "accuracy"))
