@@ -166,7 +166,7 @@ def test_what_cannot_be_certified_is_refused(small_world):
     for delta in (0.0, 1.0, -1, 2):
         with pytest.raises(ValueError, match="delta must lie between 0 and 1"):
             model.certify(delta)
-    with pytest.raises(ValueError, match="delta must be at most 0.2"):
+    with pytest.raises(ValueError, match=r"delta must be at most 0\.2"):
         model.certify(0.4)
     with pytest.raises(ValueError, match="max_error"):
         model.keep(1.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.certificates import held_out, tightness, worlds
+from benchmarks.certificates import drawn, held_out, tightness, worlds
 from benchmarks.certificates.lines import SURPRISE, judged
 from onebit.study.page import markdown
 
@@ -27,6 +27,8 @@ TITLES = {
     "nearly-full": "Few blanks",
     "drawn": "Certificates of other predictors",
 }
+# Below this a p-value says no more.
+SMALLEST_P = 1e-9
 HEADER = ["certificate", "delta", "worlds", "failures", "p-value", "mean slack", "verdict"]
 
 
@@ -87,8 +89,11 @@ def _about(family: str, lines: pd.DataFrame) -> str:
     else:
         text += (
             f"Worlds B1, A2 and B2 ({worlds.FLIP:.0%} flipped), once each or with repeats; those with a "
-            "row or a column that was never seen are left out. All but the last three lines are of "
-            "predictors drawn from a posterior that all answers were fitted to."
+            "row or a column that was never seen are left out. Theorem 1, Catoni's bound, PAC-Bayes-kl "
+            "and the one draw are of a `GibbsCompleter`, the overfitted posterior is of a "
+            f"`HingeCompleter` of rank {drawn.GREEDY_RANK} at temperature {drawn.GREEDY_TEMPERATURE:g}, "
+            "the others are of a `LogisticCompleter`. What is drawn speaks of the whole table where "
+            "entries come once, the others of what lies outside the part that was learnt from."
         )
     return text
 
@@ -114,6 +119,8 @@ def _table(table: pd.DataFrame) -> str:
 
 
 def _p(value: float) -> str:
+    if value < SMALLEST_P:
+        return f"< {SMALLEST_P:g}"
     return f"{value:.3f}" if value >= SURPRISE else f"{value:.0e}"
 
 
