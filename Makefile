@@ -11,7 +11,7 @@ DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
 .PHONY: install demo test test-gpu lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
-  bench-sampling bench-growth bench-gpu clean
+  bench-sampling bench-growth bench-gpu bench-fuzz clean
 
 install: $(VENV)/.installed
 
@@ -84,6 +84,11 @@ bench-growth: install
 
 bench-gpu: $(VENV_GPU)/.installed
 	$(BIN_GPU)/python -m benchmarks.gpu --output docs/benchmarks.md
+
+# Hostile model files and checkpoints, COUNT of them: none may do anything but predict or be refused.
+COUNT ?= 10000
+bench-fuzz: install
+	$(BIN)/python -m benchmarks.fuzz --count $(COUNT)
 
 clean:
 	rm -rf $(VENV) $(VENV_PEERS) $(VENV_GPU) build demo site .pytest_cache .ruff_cache .mypy_cache .hypothesis

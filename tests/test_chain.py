@@ -1,5 +1,6 @@
 """The chain against its target: joint distribution tests, brute force, calibration of its ranks."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from arviz_stats.base import array_stats
 from scipy import stats
 
+from onebit import HingeCompleter, simulate
 from onebit.engine.chain import Chain, Hyper, Target, filled_table, slice_draw
 from onebit.engine.counter import chain_key
 from onebit.hierarchy import Hierarchy
@@ -229,3 +231,37 @@ def test_a_slice_draw_leaves_its_density_as_it_is():
     sample = np.exp(np.array(found))
     assert abs(sample.mean() - 2.5) < 4 * np.sqrt(2.5 / size)
     assert stats.kstest(sample[::4], stats.gamma(2.5).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    "log_density",
+    [
+        lambda t: -1e20 - 1e20 * t * t,  # its one point within reach of doubles is the present one
+        lambda t: math.nan,
+        lambda t: -math.inf,
+        lambda t: 1e300 * t,
+    ],
+    ids=["a needle", "not a number", "nothing", "a wall"],
+)
+def test_a_slice_that_cannot_be_drawn_from_keeps_its_value(log_density):
+    calls = [0]
+
+    def counted(t):
+        calls[0] += 1
+        assert calls[0] < 2000, "the slice goes on for ever"
+        return log_density(t)
+
+    value = slice_draw(counted, 0.0, np.random.default_rng(0))
+    assert math.isfinite(value)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("temperature", [1e6, 1e9])
+def test_an_extreme_temperature_ends_and_predicts(temperature):
+    world = simulate.world("A2", rank=2, shape=(40, 30), density=0.5, seed=0)
+    model = HingeCompleter(
+        3, temperature=temperature, effects=False, inference="sampling", n_samples=20, n_burn_in=5,
+        random_state=0,
+    )  # fmt: skip
+    model.fit(world.pairs, world.answers)
+    assert np.isfinite(model.decision_function(world.all_pairs)).all()

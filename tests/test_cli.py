@@ -68,7 +68,8 @@ def test_the_demo_leaves_pictures_models_and_reports(tmp_path, monkeypatch):
     result = runner.invoke(cli.app, ["demo", "-o", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "rank found" in result.output
-    assert "with probability 95 %" in result.output
+    assert "With probability 0.95, at most" in result.output
+    assert "on entries like the answered ones" in result.output
     assert f"The report is {tmp_path / 'school.html'}" in result.output
     assert {path.name for path in tmp_path.iterdir()} == {
         "completion.png", "school.csv", "school.html", "school.onebit",

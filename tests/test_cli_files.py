@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors import SafetensorError
 from typer.testing import CliRunner
 
 import onebit
@@ -47,13 +46,13 @@ def test_fit_says_what_it_guessed_held_out_and_certified(folder, tmp_path):
     result = run("fit", folder / "school.csv", "-o", tmp_path / "m.onebit", "-m", "logistic", "--rank", 2)
     assert "taking rows 'student', columns 'exercise', answers 'solved'" in result.stderr
     assert "holding 10% of the answers out" in result.stderr
-    assert re.search(
-        r"With probability 0.95, at most \d+\.\d% of its predictions are wrong", result.stdout
-    )
+    certified = r"With probability 0.95, at most \d+\.\d% of the predictions on entries like the answered"
+    assert re.search(certified, result.stdout)
+    assert re.search(r"of 150 held-out .* always the commoner answer: \d+", result.stdout)
     fitted = onebit.load(tmp_path / "m.onebit")
     assert fitted.record_.n_held_out == 150
     assert fitted.record_.source["file"] == "school.csv"
-    assert len(fitted.record_.certificates) == 2
+    assert len(fitted.record_.certificates) == 3
     assert str(tmp_path) not in json.dumps(fitted.record_.state()[1])
 
 
@@ -87,7 +86,27 @@ def test_nothing_held_out_means_no_certificate(folder, tmp_path):
     result = run("predict", path, folder / "school.csv", "--max-error", 0.1, code=1)
     assert "fitted without held-out answers" in result.stderr
     assert "certified" not in run("predict", path, folder / "school.csv").stdout
-    assert "PAC-Bayes-kl" in run("certify", path).stdout
+    assert "no certificate of the model itself" in run("certify", path, code=1).stderr
+    assert "PAC-Bayes-kl" in run("certify", path, "--method", "pac-bayes-kl").stdout
+
+
+def test_a_refit_keeps_the_model_of_all_answers_and_says_its_price(folder, model, tmp_path):
+    path = tmp_path / "m.onebit"
+    arguments = ("-m", "logistic", "--rank", 3, "--refit")
+    result = run("fit", folder / "school.csv", "-o", path, *arguments)
+    assert "refitted on all answers, on entries drawn evenly from the whole table," in result.stdout
+    assert f"Before the refit it was {at_most(model.certify().bound)}" in result.stdout
+    assert re.search(r"the two fits differ on \d+\.\d% of the table", result.stdout)
+    again = onebit.load(path)
+    everything = onebit.read_answers(folder / "school.csv")
+    direct = onebit.LogisticCompleter(3, random_state=0).fit(everything)
+    np.testing.assert_array_equal(again.posterior_.rows.mean, direct.posterior_.rows.mean)
+    assert again.certify().bound == pytest.approx(model.certify().bound + again.held_out_.disagreement)
+    refused = run("predict", path, folder / "school.csv", "--max-error", 0.2, code=1).stderr
+    assert "it was refitted on all answers" in refused
+    assert "certified" not in run("predict", path, folder / "school.csv").stdout
+    wrong = run("fit", folder / "school.csv", "-o", path, "--refit", "--certify", 0, code=2)
+    assert "--refit goes with a certificate" in wrong.stderr
 
 
 @pytest.mark.parametrize("name", ["logistic", "hinge", "gibbs", "nuclear", "auto"])
@@ -145,8 +164,7 @@ def test_predictions_are_the_models(folder, model, tmp_path):
     np.testing.assert_allclose(table["uncertainty"], model.predict_uncertainty(pairs), atol=1e-6)
     assert (table["answer"] == model.predict(pairs)).all()
     assert set(table["answer"]) == {"no", "yes"}
-    kept = model.keep(0.1)
-    assert (table["certified"] == (model.confidence(pairs) > kept.threshold)).all()
+    assert (table["certified"] == model.certified(pairs, 0.1)).all()
     assert (table["known"] == "both").all()
 
 
@@ -162,7 +180,9 @@ def test_pairs_typed_piped_and_never_seen(folder, model, tmp_path):
     )
     assert (first["known"], second["known"]) == ("both", "exercise")
     assert "1 with an unknown student" in result.stderr
-    pairs = ("--pair", f"{student},{exercise}", "--pair", f"nobody,{exercise}")
+    every = [(row, column) for row in model.rows_.labels for column in model.columns_.labels]
+    marked = every[int(np.argmax(model.certified(every, 0.9)))]
+    pairs = ("--pair", f"{marked[0]},{marked[1]}", "--pair", f"nobody,{exercise}")
     loose = run("predict", name, *pairs, "--max-error", 0.9, "--json").stdout.splitlines()
     assert [json.loads(line)["certified"] for line in loose] == [True, False]
     piped = run("predict", name, "-", input=f"student,exercise\n{student},{exercise}\n")
@@ -200,7 +220,8 @@ def test_the_best_blanks_are_blanks_and_the_best(folder, model, tmp_path):
         for student in model.rows_.labels
         if sum((student, exercise) not in answered for exercise in model.columns_.labels)
     }
-    filled = model.complete("probability")
+    assert "certified" not in best.columns  # the best of each are a selection
+    filled = model.complete("probability", everywhere=True)
     for student, lines in best.groupby("student"):
         blank = [name for name in filled.columns if (student, name) not in answered]
         np.testing.assert_allclose(
@@ -221,10 +242,79 @@ def test_the_whole_matrix_wide_and_long(folder, model, tmp_path):
     run("complete", folder / "school.onebit", "--what", "answer", "-o", tmp_path / "answers.parquet")
     answers = pd.read_parquet(tmp_path / "answers.parquet").set_index("student")
     assert (answers.to_numpy() == model.complete("answer").to_numpy()).all()
-    run("complete", folder / "school.onebit", "--long", "-o", tmp_path / "long.jsonl")
+    run("complete", folder / "school.onebit", "--everywhere", "-o", tmp_path / "own.csv")
+    own = pd.read_csv(tmp_path / "own.csv", index_col="student")
+    pd.testing.assert_frame_equal(own, model.complete(everywhere=True).round(6), check_names=False)
+    assert not own.equals(wide)
+    long = ("--long", "--max-error", 0.45, "-o", tmp_path / "long.jsonl")
+    run("complete", folder / "school.onebit", *long)
     long = pd.read_json(tmp_path / "long.jsonl", lines=True)
     assert len(long) == 60 * 30
     np.testing.assert_allclose(long["probability"].to_numpy().reshape(60, 30), wide.to_numpy())
+    answered = long["answered"].to_numpy()
+    log = pd.read_csv(folder / "school.csv")
+    share = (log["solved"] == "yes").groupby([log["student"], log["exercise"]]).mean()
+    assert answered.sum() == len(share)  # some were tried more than once
+    known = long[answered].set_index(["student", "exercise"])["probability"]
+    np.testing.assert_allclose(known, share.loc[known.index], atol=1e-6)
+    assert not long["certified"][answered].any()
+    assert long["certified"].any()
+
+
+def test_a_wide_table_comes_back_in_its_own_order(tmp_path, rng):
+    names = [f"item_{k}" for k in range(12)]  # as text, item_10 comes before item_2
+    table = pd.DataFrame(rng.integers(0, 2, (20, 12)), columns=names)
+    table.insert(0, "who", [f"r{k}" for k in rng.permutation(20)])
+    table.insert(1, "age", 20 + np.arange(20))
+    table.to_csv(tmp_path / "w.csv", index=False)
+    made = tmp_path / "m.onebit"
+    result = run("fit", tmp_path / "w.csv", "--wide", "-o", made, code=1)
+    assert "the column 'age' holds" in result.stderr
+    assert result.stderr.endswith("leave it out with --drop age\n")
+    drop = ("--drop", "age", "-m", "logistic", "--rank", 1)
+    assert "20 rows and 12 columns" in run("fit", tmp_path / "w.csv", *drop, "-o", made).stderr
+    run("complete", made, "-o", tmp_path / "wide.csv")
+    filled = pd.read_csv(tmp_path / "wide.csv")
+    assert filled.columns.tolist() == ["who", *names]
+    assert filled["who"].tolist() == table["who"].tolist()
+    run("complete", made, "--top", 1, "--answered", "-o", tmp_path / "top.csv", "-q")
+    assert pd.read_csv(tmp_path / "top.csv")["who"].tolist() == table["who"].tolist()
+    assert "item_0, item_1, item_2" in run("info", made).stdout
+    run("evaluate", tmp_path / "w.csv", *drop, "--folds", 2, "-q")
+
+
+def test_a_table_without_ids_has_numbered_rows(tmp_path, rng):
+    pd.DataFrame(rng.integers(0, 2, (20, 5))).to_csv(tmp_path / "w.csv", index=False, header=False)
+    options = ("-o", tmp_path / "m.onebit", "-m", "logistic", "--rank", 1, "--no-header")
+    assert "say --no-ids" in run("fit", tmp_path / "w.csv", "--wide", *options, code=1).stderr
+    run("fit", tmp_path / "w.csv", "--no-ids", *options)
+    lines = run("complete", tmp_path / "m.onebit", "-q").stdout.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["row", *map(str, range(1, 21))]
+
+
+def test_ids_that_spreadsheets_would_run_are_said_and_guarded_when_asked_to(tmp_path):
+    answers = "who,=1+1,b,-3\n=HYPERLINK(),1,0,1\n@x,0,1,1\n-7,1,1,0\n"
+    (tmp_path / "w.csv").write_text(answers)
+    made, out = tmp_path / "m.onebit", tmp_path / "out.csv"
+    run("fit", tmp_path / "w.csv", "-o", made, "-m", "logistic", "--rank", 0, "--certify", 0, "-q")
+    result = run("complete", made, "-o", out)
+    assert "3 ids begin as formulas of spreadsheet programs do, the first is '=1+1'" in result.stderr
+    assert "--spreadsheet" in result.stderr
+    assert out.read_text().splitlines()[0] == "who,=1+1,b,-3"
+    result = run("complete", made, "-o", out, "--spreadsheet")
+    assert "an apostrophe stands before each" in result.stderr
+    begin = [line.split(",")[0] for line in out.read_text().splitlines()]
+    assert begin == ["who", "'=HYPERLINK()", "'@x", "-7"]
+    assert out.read_text().startswith("who,'=1+1,b,-3\n")
+    pair = ("predict", made, "--pair", "@x,-3", "--pair", "-7,b")
+    guarded = run(*pair, "--spreadsheet").stdout.splitlines()
+    assert [line.split(",")[:2] for line in guarded[1:]] == [["'@x", "-3"], ["-7", "b"]]
+    result = run(*pair)
+    assert result.stderr.count("1 id begins as formulas") == 1
+    assert result.stdout.splitlines()[1].startswith("@x,-3,")
+    assert "formulas" not in run("complete", made, "-o", tmp_path / "out.parquet").stderr
+    wrong = run("complete", made, "-o", tmp_path / "out.parquet", "--spreadsheet", code=2)
+    assert "--spreadsheet goes with csv and tsv" in wrong.stderr
 
 
 def test_a_model_that_forgot_its_answers_says_so(folder, tmp_path):
@@ -233,6 +323,11 @@ def test_a_model_that_forgot_its_answers_says_so(folder, tmp_path):
     run("fit", folder / "school.csv", "-o", path, *arguments)
     assert path.stat().st_size < (folder / "school.onebit").stat().st_size
     assert "does not hold its answers" in run("complete", path, "--top", 2, code=1).stderr
+    assert "say --everywhere" in run("complete", path, code=1).stderr
+    run("complete", path, "--everywhere")
+    assert "a selection, of which" in run(
+        "complete", path, "--top", 2, "--max-error", 0.1, code=2
+    ).stderr  # fmt: skip
     assert "does not hold its answers" in run("certify", path, "--method", "all", code=1).stderr
     run("complete", path, "--top", 2, "--answered")
     assert "hold-out" in run("certify", path).stdout
@@ -244,20 +339,24 @@ def test_certificates_from_a_file(folder, model, tmp_path):
     path.write_bytes((folder / "school.onebit").read_bytes())
     result = run("certify", path, "--max-error", 0.4, "--delta", 0.1)
     assert f"at most {at_most(model.certify(0.1).bound)}" in result.stdout
-    assert "Keep the predictions" in result.stdout
+    assert 'of those said "yes", ' in result.stdout
+    assert "at most 40.0% are wrong" in result.stdout
+    said = run("certify", path, "--by", "answer").stdout
+    assert 'of those said "no": at most' in said
     result = run("certify", path, "--method", "pac-bayes-kl,hold-out", "--save", "--json")
     (ladder,) = json.loads(result.stdout)["certificates"]
-    assert [c["method"] for c in ladder["certificates"]] == ["PAC-Bayes-kl", "hold-out, Clopper-Pearson"]
+    assert [c["method"] for c in ladder["certificates"]] == ["PAC-Bayes-kl"]
+    assert ladder["own"]["method"] == "hold-out, Clopper-Pearson"
     again = onebit.load(path)
-    assert len(again.record_.certificates) == 3
+    assert len(again.record_.certificates) == 4
     assert again.record_.certificates[-1] == model.certify(0.05, ("pac-bayes-kl", "hold-out"))
     run("report", path, "-o", tmp_path / "r.html")
     assert "PAC-Bayes-kl" in (tmp_path / "r.html").read_text()
     whole = json.loads(run("certify", path, "--method", "all", "--json", "-q").stdout)["certificates"][0]
-    assert len(whole["certificates"]) == len(model.certificate_methods())
+    assert len(whole["certificates"]) == len(model.certificate_methods()) - 1
     assert {rung["delta"] for rung in whole["certificates"]} == {0.05 / len(whole["certificates"])}
     assert "no certificate 'magic'" in run("certify", path, "--method", "magic", code=1).stderr
-    assert "delta" in run("certify", path, "--delta", 2, code=2).stderr
+    assert "delta" in run("certify", path, "--delta", 2, code=1).stderr
     assert "delta" in run("certify", path, "--delta", 1, code=1).stderr
     assert "all and best stand alone" in run("certify", path, "--method", "hold-out,all", code=2).stderr
 
@@ -314,7 +413,7 @@ BAD_COMMANDS = {
     "not a model": (["predict", "t.csv", "t.csv"], "t.csv is not a onebit file"),
     "no model": (["info", "nothing.onebit"], "no such file"),
     "unknown output": (["predict", "t.csv", "t.csv", "-o", "out.xls"], "a table is written as csv"),
-    "what": (["complete", "t.csv", "--what", "dreams"], "answer, probability or score"),
+    "what": (["complete", "t.csv", "--what", "dreams"], "probability, answer or score"),
 }
 
 
@@ -323,7 +422,7 @@ def test_a_wrong_command_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, w
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("user,item,liked\na,x,1\nb,x,0\n")
     arguments, words = BAD_COMMANDS[what]
-    result = run(*arguments, code=2 if what in ("no such model", "rank of auto") else 1)
+    result = run(*arguments, code=2 if what in ("no such model", "rank of auto", "what") else 1)
     message = [line for line in result.stderr.splitlines() if line.startswith("onebit: ")]
     assert len(message) == 1
     assert words in message[0]
@@ -342,16 +441,14 @@ def test_a_full_disk_and_ctrl_c_leave_the_old_file(folder, tmp_path, monkeypatch
     path.write_bytes(b"old")
     arguments = ("fit", folder / "school.csv", "-o", path, "-m", "logistic", "--rank", 1)
 
-    for error in (OSError(28, "No space left on device"), SafetensorError("No space left on device")):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
 
-        def full(*_, error=error, **__):
-            raise error
-
-        with monkeypatch.context() as patch:
-            patch.setattr(storage, "save_file", full)
-            said = run(*arguments, code=1).stderr
-        assert "No space left on device" in said
-        assert str(path) in said
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "save_file", full)
+        said = run(*arguments, code=1).stderr
+    assert "No space left on device" in said
+    assert str(path) in said
     with monkeypatch.context() as patch:
         patch.setattr(
             onebit.LogisticCompleter, "fit", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt)

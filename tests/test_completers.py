@@ -174,13 +174,80 @@ def test_saving_and_loading_changes_nothing(make, named, tmp_path):
 def test_the_filled_matrix_is_labelled(make, named):
     frame, answers = named
     model = make().fit(frame, answers)
-    filled = model.complete()
+    filled = model.complete("answer", everywhere=True)
     assert filled.shape == (50, 40)
     assert filled.loc["r07", 12] == model.predict([("r07", 12)])[0]
-    chance = model.complete("probability")
+    chance = model.complete(everywhere=True)
     assert chance.loc["r07", 12] == pytest.approx(model.predict_proba([("r07", 12)])[0, 1])
     with pytest.raises(ValueError, match="output must be"):
         model.complete("everything")
+
+
+@ALL
+def test_the_filled_matrix_keeps_known_answers_and_predicts_the_blanks(make, named):
+    """Also in files, for answers in words, and where an entry was answered twice, once each way."""
+    frame, answers = named
+    frame = pd.concat([frame, frame[:1]])
+    answers = np.append(answers, 1 - answers[0])
+    model = make().fit(frame, answers)
+    share = pd.Series(answers > 0).groupby([frame["row"].to_numpy(), frame["column"].to_numpy()]).mean()
+    known = share.unstack().reindex(index=model.rows_.labels, columns=model.columns_.labels)
+    seen = known.notna().to_numpy()
+    filled, plain = model.complete(), model.complete(everywhere=True)
+    np.testing.assert_array_equal(filled.to_numpy()[seen], known.to_numpy()[seen])
+    np.testing.assert_array_equal(filled.to_numpy()[~seen], plain.to_numpy()[~seen])
+    assert (plain.to_numpy()[seen] != known.to_numpy()[seen]).all()
+    # So that averages are shares: the known ones and the expected of the others.
+    expected = (known.fillna(0).sum(axis=1) + plain.where(~seen, 0).sum(axis=1)) / known.shape[1]
+    np.testing.assert_allclose(filled.mean(axis=1), expected)
+    said = model.complete("answer").to_numpy()
+    clear = seen & (known != 0.5).to_numpy()
+    np.testing.assert_array_equal(said[clear] == model.classes_[1], known.to_numpy()[clear] > 0.5)
+    own = model.complete("answer", everywhere=True).to_numpy()
+    np.testing.assert_array_equal(said[~clear], own[~clear])
+
+
+def test_a_folded_in_row_keeps_its_answers_in_the_filled_matrix_and_out_of_its_list(named, tmp_path):
+    model = LogisticCompleter(2, random_state=0).fit(*named)
+    model.fold_in([("new", 3), ("new", 4), ("new", 5)], [1, 0, 1])
+    model.save(tmp_path / "m.onebit")
+    for fitted in (model, onebit.load(tmp_path / "m.onebit")):
+        assert fitted.complete().loc["new", [3, 4, 5]].tolist() == [1.0, 0.0, 1.0]
+        listed = fitted.recommend("new", n=40)
+        assert len(listed) == 37
+        assert not set(listed["column"]) & {3, 4, 5}
+
+
+def test_a_model_without_its_answers_fills_in_its_own_values_only(named, tmp_path):
+    model = LogisticCompleter(2).fit(*named)
+    model.save(tmp_path / "m.onebit", answers=False)
+    again = onebit.load(tmp_path / "m.onebit")
+    assert not again.answers_kept
+    with pytest.raises(ValueError, match="has not kept its answers"):
+        again.complete()
+    assert again.complete(everywhere=True).equals(model.complete(everywhere=True))
+    assert np.array_equal(again.complete("score"), model.complete("score"))
+
+
+@ALL
+def test_recommendations_take_and_return_ids(make, named):
+    frame, answers = named
+    model = make().fit(frame, answers)
+    listed = model.recommend(["r07", "r03"], n=4)
+    assert listed.columns.tolist() == ["row", "rank", "column", "probability"]
+    assert listed["row"].tolist() == ["r07"] * 4 + ["r03"] * 4
+    for row, lines in listed.groupby("row"):
+        answered = set(frame.loc[frame["row"] == row, "column"])
+        blank = [column for column in model.columns_.labels if column not in answered]
+        best = model.complete(everywhere=True).loc[row, blank].nlargest(4)
+        np.testing.assert_allclose(lines["probability"], best)
+        assert not set(lines["column"]) & answered
+    assert len(model.recommend("r07", n=3)) == 3
+    assert len(model.recommend(n=1)) == 50
+    with pytest.raises(ValueError, match="1 of these rows are not known, the first is 'nobody'"):
+        model.recommend(["r07", "nobody"])
+    with pytest.raises(ValueError, match="at least one; got 0"):
+        model.recommend(n=0)
 
 
 def test_a_filled_matrix_larger_than_memory_is_refused(named, monkeypatch):
@@ -220,10 +287,25 @@ def test_fold_in_needs_new_ids_on_one_side_only(named):
     model = LogisticCompleter(3).fit(frame, answers)
     with pytest.raises(ValueError, match="fold_in takes answers of new rows on known columns"):
         model.fold_in(frame[:3], answers[:3])
-    with pytest.raises(ValueError, match="100% of the row ids and 100% of the column ids are new"):
+    with pytest.raises(ValueError, match="1 answers have two new ids and 0 two known ones"):
         model.fold_in([("new", 1000)], [1])
     with pytest.raises(ValueError, match="2 pairs but 1 answers"):
         model.fold_in([("new", 1), ("new", 2)], [1])
+
+
+def test_fold_in_takes_what_it_can_and_counts_the_rest(named):
+    """One batch with a new row, a new column, two new ids and two known ones."""
+    frame, answers = named
+    model, alone = (LogisticCompleter(3, random_state=0).fit(frame, answers) for _ in range(2))
+    pairs = [("new", 3), ("new", 7), ("r01", 99), ("r02", 99), ("new", 99), ("r01", 3)]
+    with pytest.warns(UserWarning, match="1 answers skipped, since both their ids are new"):
+        model.fold_in(pairs, [1, 0, 1, 1, 0, 1])
+    done = model.folded_in_
+    assert (done.rows, done.columns, done.used, done.both_new, done.both_known) == (1, 1, 4, 1, 1)
+    alone.fold_in(pairs[:2], [1, 0])
+    query = [("new", int(column)) for column in alone.columns_.labels]
+    np.testing.assert_array_equal(model.predict_proba(query), alone.predict_proba(query))
+    assert np.isfinite(model.predict_proba([("r05", 99), ("new", 99)])).all()
 
 
 @ALL
@@ -231,7 +313,7 @@ def test_ties_count_as_wrong(make, named, monkeypatch):
     frame, answers = named
     model = make().fit(frame, answers)
     zeros = np.zeros(len(frame))
-    monkeypatch.setattr(type(model), "_scores", lambda self, rows, columns: zeros)
+    monkeypatch.setattr(type(model), "_decisions", lambda self, rows, columns: zeros)
     assert model.score(frame, answers) == 0.0
 
 

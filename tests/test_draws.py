@@ -1,5 +1,7 @@
 """The random numbers of the sampler: known answers, moments and distribution functions."""
 
+import math
+
 import numba
 import numpy as np
 import pytest
@@ -144,3 +146,22 @@ def test_the_log_density_of_a_variance_is_that_of_the_prior(prior):
     points = [0.05, 0.4, 2.0]
     difference = [prior.log_density(x) - known.logpdf(x) for x in points]
     assert np.ptp(difference) < 1e-9
+
+
+class Stubborn:
+    """Uniform numbers under which nothing is ever accepted."""
+
+    def random(self):
+        self.asked = getattr(self, "asked", 0) + 1
+        assert self.asked < 1e5, "the rejections go on for ever"
+        return math.nan
+
+
+def test_rejections_without_end_end_in_a_finite_draw():
+    assert generalised_inverse_gaussian(2.0, 1.0, 3.0, Stubborn()) > 0
+
+
+@pytest.mark.parametrize("order", [0.0, 1e-3, 1.0, -1e4])
+def test_arguments_whose_product_vanishes_still_give_a_draw(order):
+    draw = generalised_inverse_gaussian(order, 1e-290, 1e-290, np.random.default_rng(0))
+    assert 0 < draw < math.inf

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from onebit import HingeCompleter, LogisticCompleter, Observations, simulate
+from onebit import GibbsCompleter, HingeCompleter, LogisticCompleter, Observations, simulate
 from onebit.gibbs import gibbs_risk
 from onebit.losses import GIBBS
 from onebit.priors import Gamma, InverseGamma
@@ -116,3 +116,13 @@ def test_draws_of_a_sparse_model_have_no_known_ratio():
         HingeCompleter(3, sparse="columns", calibrate=False).fit(world.pairs, world.answers).posterior_
     )
     assert np.isnan(posterior.sample(np.random.default_rng(0)).log_ratio)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_single_steps_raise_the_objective_by_a_thousandth_at_most():
+    for seed in range(2):
+        world = simulate.world("B3", rank=2, shape=(60, 50), density=0.3, seed=seed)
+        model = GibbsCompleter(2, random_state=0, temperature=1.0).fit(world.pairs, world.answers)
+        path = model.objective_path_
+        assert (np.diff(path) / path[:-1]).max() < 2e-3
+        assert path[-1] < 1.003 * path.min()  # and does not creep up at the end

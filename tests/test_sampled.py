@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 
 import onebit
 from onebit import HingeCompleter, LogisticCompleter, simulate, threads
-from onebit.diagnostics import Diagnostics
+from onebit.diagnostics import Diagnostics, Mixing
 from onebit.engine import checkpoint
 
 QUICK = {"inference": "sampling", "n_samples": 60, "random_state": 0}
@@ -34,7 +34,10 @@ def test_probabilities_are_the_mean_of_the_draws_sigmoids(logistic):
     pairs = [(0, 1), (5, 7), (59, 49)]
     scores = logistic.draws_.scores([0, 5, 59], [1, 7, 49])
     assert logistic.predict_proba(pairs)[:, 1] == pytest.approx((1 / (1 + np.exp(-scores))).mean(axis=1))
-    assert logistic.decision_function(pairs) == pytest.approx(scores.mean(axis=1), abs=1e-6)
+    yes = logistic.predict_proba(pairs)[:, 1]
+    assert logistic.decision_function(pairs) == pytest.approx(np.log(yes / (1 - yes)), abs=1e-6)
+    found = logistic.predictions(*logistic._codes(pairs))
+    assert found.score == pytest.approx(scores.mean(axis=1), abs=1e-6)
     assert logistic.predict_uncertainty(pairs) == pytest.approx(scores.std(axis=1, ddof=1), rel=1e-4)
     ends = logistic.predict_interval(pairs, level=0.5)
     assert ends == pytest.approx(np.quantile(scores, [0.25, 0.75], axis=1).T, abs=1e-6)
@@ -42,14 +45,14 @@ def test_probabilities_are_the_mean_of_the_draws_sigmoids(logistic):
 
 def test_a_sampled_model_predicts_well_and_offers_what_every_model_offers(model, world):
     truth = np.where(world.truth > 0, 1, -1)
-    filled = model.complete()
+    filled = model.complete("answer", everywhere=True)
     assert (filled.to_numpy() == truth).mean() > 0.8
-    chance = model.complete("probability").to_numpy()
+    chance = model.complete("probability", everywhere=True).to_numpy()
     assert chance.min() > 0
     assert chance.max() < 1
     assert model.draws_.count == 60
     assert 1 <= model.rank_ <= 4
-    assert list(model.diagnostics_.columns) == ["mean", "sd", "rhat", "ess"]
+    assert list(model.diagnostics_.columns) == ["mean", "sd", "rhat", "ess_bulk", "ess_tail"]
     assert len(model.row_effects_) == 60
     best = model.top_columns(np.array([0, 3], np.int32), 5)
     scores = model.complete("score").to_numpy()[3]
@@ -214,7 +217,7 @@ def test_memory_does_not_grow_with_the_number_of_draws(world):
 def test_requested_pairs_are_averaged_over_every_draw(logistic, world):
     model = LogisticCompleter(4, **QUICK).fit(world.pairs, world.answers, predict_for=[(0, 1), (5, 7)])
     assert model.requested_["score"].to_numpy() == pytest.approx(
-        logistic.decision_function([(0, 1), (5, 7)]), abs=1e-5
+        logistic.complete("score").to_numpy()[[0, 5], [1, 7]], abs=1e-5
     )
     assert model.requested_["probability"].to_numpy() == pytest.approx(
         logistic.predict_proba([(0, 1), (5, 7)])[:, 1], abs=1e-6
@@ -227,24 +230,26 @@ def test_a_chain_stops_once_its_functionals_have_settled(world):
     assert model.settled_
     assert model.n_sweeps_ < 1500
     assert model.draws_.count > 0
-    assert model.diagnostics_["ess"].min() >= 16
+    assert model.diagnostics_["ess_bulk"].min() >= 16
     assert model.diagnostics_["rhat"].max() <= 1.05
 
 
 def test_too_few_draws_are_called_too_few(world):
-    with pytest.warns(ConvergenceWarning, match="10 draws are too few to say"):
+    with pytest.warns(ConvergenceWarning, match="too few draws to say"):
         model = LogisticCompleter(2, **QUICK | {"n_samples": 10}).fit(world.pairs, world.answers)
     assert model.diagnostics_["rhat"].isna().all()
 
 
 def test_a_chain_that_has_not_mixed_is_called_that():
     rng = np.random.default_rng(0)
-    good = rng.standard_normal((2, 200, 1))
-    assert Diagnostics(("x",), good).advice() == []
-    apart = good + np.array([0.0, 3.0])[:, None, None]
-    assert "R-hat of x is" in Diagnostics(("x",), apart).advice()[0]
-    creeping = np.cumsum(rng.standard_normal((1, 200, 1)), axis=1)
-    assert "effective sample size" in Diagnostics(("x",), creeping).advice()[0]
+
+    def verdict(values):
+        return Mixing.of(Diagnostics(("x",), values).table()).verdict
+
+    good = rng.standard_normal((2, 400, 1))
+    assert verdict(good) in ("mixed", "roughly mixed")
+    assert verdict(good + np.array([0.0, 3.0])[:, None, None]) == "not mixed"
+    assert verdict(np.cumsum(rng.standard_normal((1, 200, 1)), axis=1)) == "not mixed"
 
 
 @pytest.mark.parametrize(

@@ -191,10 +191,17 @@ BAD_FILES = {
     "blank lines only": ("user,item,liked\n\n\n", "a line of names and nothing else"),
     "three values": (
         "user,item,liked\na,x,yes\nb,x,no\nc,x,maybe\n",
-        "line 4 of a.csv, 'c,x,maybe'.*'maybe' does not go with 'no' and 'yes'.*--yes and --no",
+        "line 4 of a.csv, 'c,x,maybe': there are more than two kinds of answer: 'yes' .1., 'no' .1. and "
+        "'maybe' .1.; name the words with --yes and --no, and leave lines with others out",
     ),
-    "two pairs of words": ("user,item,liked\na,x,yes\nb,x,0\n", "line 3.*'0' does not go with 'yes'"),
-    "minus one, zero, one": ("user,item,liked\na,x,1\nb,x,-1\nb,y,0\n", "line 4.*'0' does not go with"),
+    "two pairs of words": (
+        "user,item,liked\na,x,yes\nb,x,0\n",
+        "line 3.*'yes' .1. and '0' .1. are no usual pair.*--yes yes --no 0",
+    ),
+    "minus one, zero, one": (
+        "user,item,liked\na,x,1\nb,x,-1\nb,y,0\n",
+        "line 4.*'1' .1., '-1' .1. and '0' .1.; .*--yes 1 --no=-1",
+    ),
     "ratings": ("user,item,stars\na,x,1\nb,x,4\n", "line 3.*'4'.*--threshold 3.5"),
     "no such word": ("user,item,liked\na,x,dunno\n", "line 2.*'dunno' is no yes or no"),
     "short line": (
@@ -205,7 +212,7 @@ BAD_FILES = {
     "a missing id": ("user,item,liked\na,,1\n", "line 2 of a.csv, 'a,,1': the column id is missing"),
     "not UTF-8": (b"user,item,liked\na,x,1\nb\xe9,x,1\n", "line 3.*the row id is not UTF-8"),
     "a short line, not UTF-8": (b"user,item,liked\na,x,1\nb\xe9,x\n", "line 3.*2 fields where"),
-    "an answer that is not UTF-8": (b"user,item,liked\na,x,1\nb,x,\xe9\n", "line 3.*does not go with"),
+    "an answer that is not UTF-8": (b"user,item,liked\na,x,1\nb,x,\xe9\n", "line 3.*is not UTF-8; save"),
     "names not UTF-8": (b"us\xe9r,item,liked\na,x,1\n", "first line of a.csv is not UTF-8"),
     "UTF-16": ("user,item,liked\na,x,1\n".encode("utf-16"), "written in UTF-16; save it as UTF-8"),
     "old Mac": ("user,item,liked\ra,x,1\r", "old Macs"),

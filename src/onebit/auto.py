@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from onebit.calibration import Calibration, fit_calibration
 from onebit.completers import HingeCompleter, LogisticCompleter
+from onebit.diagnostics import ROUGH_ESS
 from onebit.engine.coordinate import Callback, Progress, Workers
 from onebit.engine.workers import workers
 from onebit.estimator import PairClassifier, logger
@@ -42,6 +43,8 @@ _COOLER = 0.7
 # What a sweep is taken to cost, in seconds: for each answer and side at rank 10, and for each row and
 # column. The search must not depend on how busy a machine is, so it does not look at a clock.
 _SECONDS_AN_ANSWER, _SECONDS_A_LINE, _SECONDS_A_SWEEP = 1.3e-7, 5e-7, 1.5e-3
+# Chains that have not mixed go on to at most so many times the usual number of draws.
+_LONGEST = 4
 # The hinge loss is tuned further only where its log-loss comes this close to the logistic one.
 _CLOSE = 0.01
 
@@ -125,8 +128,9 @@ class AutoCompleter(PairClassifier):
     ----------
     sampling_seconds : float, default 60
         The most that sampling, on the held-out splits and on all answers, may take by a fixed reckoning
-        for one core (100 ns for each answer, side and sweep at rank 10); data for which it would take
-        longer is not sampled. Zero never samples.
+        for one core (130 ns for each answer, side and sweep at rank 10); data for which it would take
+        longer is not sampled. Where the chain has not mixed it goes on, to at most four times as many
+        draws and within this time; if it still has not, a warning says so. Zero never samples.
     random_state : int, RandomState or None
         Seed of the splits and starts.
     n_jobs : int or None, default -1
@@ -195,7 +199,10 @@ class AutoCompleter(PairClassifier):
             completer = choice.completer(**settings, max_iter=_FINAL_ROUNDS)
             start = best.posteriors[0] if best else None
             fit, found = completer._run(observations, rng, pool, callback, start)
-            found |= completer._go_on(observations, fit.posterior, rng, callback)
+        # Draws are made on the CPU: a GPU has been let go by now.
+        if choice.inference == "sampling":
+            search.let_chains_mix(completer, self.sampling_seconds)
+        found |= completer._go_on(observations, fit.posterior, rng, callback)
         if best and best.calibration:
             found["calibration_"] = best.calibration
         completer._remember(observations)
@@ -210,8 +217,14 @@ class AutoCompleter(PairClassifier):
                 for trial in search.trials
             ]
         )
-        sampled, completer._sampled = completer._sampled, None
-        return [] if sampled is None else sampled.diagnostics.advice()
+        completer._sampled = None
+        advice = completer.mixing_advice("Raise sampling_seconds")
+        if not fit.converged and not completer.is_sampled:
+            advice.append(
+                f"the chosen model stopped after {fit.n_iter} rounds before it settled; its predictions "
+                "may still move a little"
+            )
+        return advice
 
     @property
     def posterior_(self) -> Posterior:
@@ -248,10 +261,12 @@ class AutoCompleter(PairClassifier):
         check_is_fitted(self, "completer_")
         return self.completer_.predict_uncertainty(X)
 
-    def predict_interval(self, X: Any, level: float = 0.9, output: str = "score") -> Array:
+    def predict_interval(
+        self, X: Any, level: float = 0.9, output: str = "score", *, approximate: bool = False
+    ) -> Array:
         """Return credible intervals; see ``LogisticCompleter.predict_interval``."""
         check_is_fitted(self, "completer_")
-        return self.completer_.predict_interval(X, level, output)
+        return self.completer_.predict_interval(X, level, output, approximate=approximate)
 
     def fold_in(self, X: Any, y: Any) -> AutoCompleter:
         """Add new rows or columns from their answers; see ``LogisticCompleter.fold_in``."""
@@ -382,19 +397,30 @@ class _Search:
     def sampled(self, best: Trial, seconds: float) -> Trial:
         """Try the exact posterior of the logistic loss, where a fixed reckoning says there is time."""
         choice = best.choice.sampled()
-        completer = choice.completer(**self.settings)
-        sweeps = completer.n_burn_in + completer.n_samples * completer.n_thin
-        wide = 0.5 + 0.5 * (choice.rank / 10.0) ** 2
-        needed = 0.0
-        for shape, n in [(kept.shape, kept.n) for kept, _ in self.splits] + [(self.shape, self.n)]:
-            needed += sweeps * (
-                wide * (2.0 * n * _SECONDS_AN_ANSWER + sum(shape) * _SECONDS_A_LINE) + _SECONDS_A_SWEEP
-            )
-        if needed > seconds or self.weighted:
+        trials, final = self._reckoned(choice.completer(**self.settings))
+        if trials + final > seconds or self.weighted:
             return best
         near = best.choice.loss == choice.loss and best.choice.sparse is None
         trial = self.trial(choice, best if near else None)
         return trial if trial.beats(best) else best
+
+    def _reckoned(self, completer: ExactCompleter) -> tuple[float, float]:
+        """Return the seconds that sampling is taken to need: on the splits, and on all answers."""
+        sweeps = completer.n_burn_in + completer.n_samples * completer.n_thin
+        wide = 0.5 + 0.5 * (completer.rank / 10.0) ** 2
+
+        def seconds(shape: tuple[int, int], n: int) -> float:
+            answers, lines = 2.0 * n * _SECONDS_AN_ANSWER, sum(shape) * _SECONDS_A_LINE
+            return sweeps * (wide * (answers + lines) + _SECONDS_A_SWEEP)
+
+        return sum(seconds(kept.shape, kept.n) for kept, _ in self.splits), seconds(self.shape, self.n)
+
+    def let_chains_mix(self, completer: ExactCompleter, seconds: float) -> None:
+        """Let the last chain go on until it has roughly mixed, as far as the time allows."""
+        trials, final = self._reckoned(completer)
+        longer = int(min(max((seconds - trials) // final, 1), _LONGEST))
+        completer._least_samples = completer.n_samples
+        completer.set_params(n_samples=longer * completer.n_samples, settle=ROUGH_ESS**-0.5)
 
     def climb(
         self, best: Trial, name: str, grid: tuple[float, ...], directions: tuple[int, ...] = (1, -1)
@@ -456,7 +482,8 @@ class _Search:
         else:
             probability = completer._probability(mean, variance)
         losses = -np.log(np.where(sign > 0, probability, 1.0 - probability))
-        accuracy = float(np.average(sign * mean > 0, weights=weight))
+        decided = probability - 0.5 if choice.inference == "sampling" else mean
+        accuracy = float(np.average(sign * decided > 0, weights=weight))
         trial = Trial(choice, losses, weight, accuracy, rounds, tuple(posteriors), calibration)
         self.trials.append(trial)
         logger.info("trial %d: %s, held-out log-loss %.4f, accuracy %.4f",

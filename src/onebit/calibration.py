@@ -8,11 +8,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, ndtr
+
+from onebit import checked
 
 Array = NDArray[np.float64]
 
@@ -82,6 +85,12 @@ class Calibration:
     """
 
     slope: float
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Calibration:
+        """Restore a curve from ``dataclasses.asdict`` of it, checked."""
+        checked.only(settings, ("slope",), "the calibration")
+        return cls(checked.number(settings, "slope", least=0.0, most=STEEPEST))
 
     def probability(self, mean: Array, variance: Array) -> Array:
         """Return the probability of "yes" for scores with these moments."""

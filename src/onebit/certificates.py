@@ -108,6 +108,11 @@ class Certificate:
         """Whether the bound is no lower than what always the commoner answer, or a coin, reaches."""
         return self.bound >= min(0.5, self.terms.get(COMMONER, 0.5))
 
+    @property
+    def whose(self) -> str:
+        """Whose errors, and on which entries, where it does not stand inside a sentence."""
+        return self.predictor.rstrip(",")
+
     def sentence(self) -> str:
         """Return the statement in one sentence."""
         return (
@@ -162,7 +167,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class SelectiveCertificate:
-    """Certificates of the surest shares of the predictions, which all hold at once.
+    """Certificates of the surest 10 %, 20 %, ... 90 % of the predictions, which all hold at once.
 
     ``shares`` are those that were found above each threshold, which differ from the tenths asked for
     where confidences are tied.
@@ -252,6 +257,7 @@ class KeptAnswer:
     """
 
     answer: str
+    max_error: float
     share: float
     threshold: float
     certificate: Certificate | None
@@ -262,9 +268,7 @@ class KeptAnswer:
         every = self.threshold <= 0
         which = "all" if every else f"those with a confidence above {above(self.threshold)}"
         some = "" if every else f" ({self.share:.0%} of them)"
-        return (
-            f"of those {self.answer}, {which}{some}: at most {at_most(self.certificate.bound)} are wrong"
-        )
+        return f"of those {self.answer}, {which}{some}: at most {at_most(self.max_error)} are wrong"
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,8 @@ class Certifying:
         outside = np.zeros(2, dtype=np.int64)  # entries outside the first fit, and disagreements there
         rows, columns = everything.shape
         known = np.unique(entry_numbers(self._answers.fitted))
-        for _, pair in table_blocks(rows, columns):
+        every = (np.arange(rows, dtype=np.int32), np.arange(columns, dtype=np.int32))
+        for _, pair in table_blocks(*every):
             signs = [np.sign(model._decisions(*pair)) for model in (self, second)]
             wrong = (signs[0] != signs[1]) | (signs[1] == 0)
             differ += int(wrong.sum())
@@ -244,7 +245,7 @@ class Certifying:
         return second
 
     def certify_selective(self, delta: float = 0.05) -> SelectiveCertificate:
-        """Bound the error rates of the surest 10 %, 20 %, ... 100 % of the predictions, all at once."""
+        """Bound the error rates of the surest 10 %, 20 %, ... 90 % of the predictions, all at once."""
         return self._held_out_answers().certify_selective(delta)
 
     def keep(self, max_error: float, delta: float = 0.05) -> Kept:

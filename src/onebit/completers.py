@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit import checked
 from onebit.calibration import (
     Calibration,
     expected_sigmoid,
@@ -48,9 +49,9 @@ class LogisticCompleter(ExactCompleter):
         The largest rank considered (``K`` in the paper); capped at the matrix's own.
     prior : {"inverse-gamma", "gamma"}, InverseGamma or Gamma
         Prior on the variances of the columns.
-    prior_scale : float, default 0.03
+    prior_scale : float or "auto", default "auto"
         The variance that a column keeps without support from the data; unused when ``prior`` is an
-        instance.
+        instance. "auto" is 0.03 for the variational posterior and 0.0003 for the sampled one.
     temperature : float, default 1
         ``lambda / n``. One is the likelihood; tests, votes and model evaluations often gain from 1.5.
     covariance : {"full", "diagonal"}
@@ -60,6 +61,15 @@ class LogisticCompleter(ExactCompleter):
     sparse : {None, "rows", "columns"}
         The side whose members take part in few factors each: items that measure one ability, songs of
         one genre ("simple structure"). A coordinate then has a variance of its own.
+    inference : {"variational", "sampling"}
+        "sampling" goes on from the variational posterior and draws from the exact one.
+    n_samples, n_burn_in, n_chains, n_thin : int, default 200, 20, 1, 1
+        Draws of each chain, sweeps before the first, chains, and sweeps from draw to draw.
+    settle : float or None
+        Stop sampling earlier, once the Monte Carlo error of every functional that is watched is below
+        this share of its posterior standard deviation.
+    keep_mb : float, default 256
+        The most that the kept draws may take, in megabytes; beyond it they are thinned evenly.
     n_init : int, default 1
         Number of starts; the first is spectral, others perturb it. The lowest objective is kept.
     max_iter, tol : int, float
@@ -79,11 +89,20 @@ class LogisticCompleter(ExactCompleter):
     posterior_ : Posterior
         Means, covariances, KL to the prior.
     rank_ : int
-        The rank found.
+        The number of columns that are left: a rank that suffices, at most ``rank``.
     objective_, objective_path_ : float, ndarray
         The objective reached (mean bound on the loss plus KL / lambda), and its course.
     n_iter_, converged_ : int, bool
-        Rounds taken, and whether ``tol`` was met.
+        Rounds taken by the variational descent, and whether ``tol`` was met.
+    draws_, diagnostics_, n_sweeps_, settled_ : Draws, DataFrame, int, bool
+        Of a sampled model: the kept draws, R-hat and effective sample sizes, the sweeps of each chain,
+        and whether ``settle`` stopped it.
+    requested_ : DataFrame
+        Predictions of the pairs given as ``fit(..., predict_for=pairs)``.
+    folded_in_ : FoldedIn
+        What the last ``fold_in`` added and skipped.
+    row_effects_, column_effects_ : Series
+        The effect of each row on a typical column, and of each column on a typical row, as log-odds.
     classes_ : ndarray
         The two answers as they were written, "no" first.
 
@@ -119,13 +138,14 @@ class HingeCompleter(ExactCompleter):
     Parameters
     ----------
     method : {"engine", "paper"}
-        How the posterior is found.
+        How the posterior is found. Sub-gradient steps of the paper's method may raise ``objective_path_``
+        by per cents on the way; what they return is its lowest point.
     calibrate : bool, default True
         Whether to fit the curve of ``predict_proba``.
     effects, covariance : as for LogisticCompleter, or "auto"
         "auto" is True and "full" for the engine, False and "diagonal" for the paper's method.
-    rank, prior, prior_scale, temperature, sparse, n_init, max_iter, tol, random_state, n_jobs,
-    device, verbose
+    rank, prior, prior_scale, temperature, sparse, inference, n_samples, n_burn_in, n_chains, n_thin,
+    settle, keep_mb, n_init, max_iter, tol, random_state, n_jobs, device, verbose
         As for LogisticCompleter; ``method="paper"`` runs on the CPU only.
 
     Attributes
@@ -299,6 +319,6 @@ class HingeCompleter(ExactCompleter):
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
         super()._restore(tensors, content)
-        self.calibration_ = Calibration(**content["calibration"])
+        self.calibration_ = Calibration.from_settings(checked.section(content, "calibration"))
         if "avb" in content:
-            self.avb_ = ApproximateBound(**content["avb"])
+            self.avb_ = ApproximateBound.from_settings(checked.section(content, "avb"))

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.storage import written_whole
+from onebit.files import written_whole
 
 MOVIELENS_100K = "https://files.grouplens.org/datasets/movielens/ml-100k.zip"
 _RATINGS_SHA256 = "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490"

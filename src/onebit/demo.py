@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from onebit import AutoCompleter, Observations, datasets, simulate
 from onebit.certificates import Certificate, at_most
 from onebit.engine.coordinate import Progress
+from onebit.files import written_whole
 from onebit.ladder import Ladder
 from onebit.record import Record
 from onebit.school import School, school
 from onebit.simulate import World
-from onebit.storage import written_whole
 
 Array = NDArray[np.float64]
 

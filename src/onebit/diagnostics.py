@@ -1,24 +1,38 @@
-"""How well chains have mixed: R-hat and effective sample size of a few functionals."""
+"""How well chains have mixed: R-hat and effective sample sizes of a few functionals, and words for them.
+
+Rank-normalised split R-hat, bulk and tail effective sample size (Vehtari, Gelman, Simpson, Carpenter and
+Bürkner, 2021), with the thresholds that the field uses.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import rankdata
 
 Array = NDArray[np.float64]
 
 # Below this many draws in all, halves of chains cannot be compared, and averages are rough.
 FEWEST_DRAWS = 40
+# The quantiles whose effective sample size is that of the tails.
+TAILS = (0.05, 0.95)
 # What is said of every functional.
-DIAGNOSTICS = ("mean", "sd", "rhat", "ess")
-# What is called poor. At an effective size of 30 a posterior mean is known to a fifth of its deviation.
-POOR_RHAT, POOR_ESS = 1.1, 30.0
+DIAGNOSTICS = ("mean", "sd", "rhat", "ess_bulk", "ess_tail")
+# What the field calls mixed.
+MIXED_RHAT, MIXED_ESS = 1.01, 400.0
+# Good enough for averages over many entries: a mean is known to a tenth of its posterior deviation.
+ROUGH_RHAT, ROUGH_ESS = 1.05, 100.0
 # A chain has settled when its R-hat is below this, and its Monte Carlo error below what was asked.
-SETTLED_RHAT = 1.05
+SETTLED_RHAT = ROUGH_RHAT
+# Functionals that all rows or all columns share: single effects move with them.
+SHARED = ("mean score", "norm of the factors", "norm of the row effects", "norm of the column effects")
 
 
 @dataclass(frozen=True)
@@ -43,59 +57,194 @@ class Diagnostics:
         return chains * draws >= FEWEST_DRAWS and draws >= 8
 
     def table(self) -> pd.DataFrame:
-        """Return mean, standard deviation, R-hat and effective sample size, a line a functional.
+        """Return mean, standard deviation, R-hat and effective sample sizes, one line a functional.
 
-        R-hat compares the halves of every chain (rank-normalised, Vehtari et al., 2021), so that one
-        chain suffices. Both are NaN where there are too few draws.
+        R-hat compares the halves of every chain, so that one chain suffices. All three are NaN where
+        there are too few draws.
         """
         pooled = self.values.reshape(-1, len(self.names))
-        rhat, ess = self._rhat_ess()
         deviation = pooled.std(axis=0, ddof=1) if len(pooled) > 1 else np.full(len(self.names), np.nan)
+        columns = (pooled.mean(axis=0), deviation, *self._rhat_ess())
         return pd.DataFrame(
-            dict(zip(DIAGNOSTICS, (pooled.mean(axis=0), deviation, rhat, ess), strict=True)),
-            index=pd.Index(self.names, name="functional"),
+            dict(zip(DIAGNOSTICS, columns, strict=True)), index=pd.Index(self.names, name="functional")
         )
 
-    def _rhat_ess(self) -> tuple[Array, Array]:
+    def _rhat_ess(self) -> tuple[Array, Array, Array]:
         from arviz_stats.base import array_stats  # slow to import
 
         count = len(self.names)
         if not self.enough:
-            return np.full(count, np.nan), np.full(count, np.nan)
+            return (np.full(count, np.nan),) * 3
         chains, draws, _ = self.values.shape
-        half = draws // 2
-        halves = self.values[:, : 2 * half].reshape(chains * 2, half, count)
-        rhat, ess = np.ones(count), np.full(count, float(chains * draws))
-        moving = halves.std(axis=(0, 1)) > 0  # a constant has mixed
+        rhat, bulk = np.ones(count), np.full(count, float(chains * draws))
+        tail = bulk.copy()
+        moving = self.values.std(axis=(0, 1)) > 0  # a constant has mixed
         if moving.any():
-            part = halves[:, :, moving]
-            rhat[moving] = array_stats.rhat(part, chain_axis=0, draw_axis=1)
-            ess[moving] = array_stats.ess(part, chain_axis=0, draw_axis=1, method="bulk")
-        return rhat, ess
+            part = self.values[:, :, moving]
+            rhat[moving] = [split_rhat(course) for course in np.moveaxis(part, 2, 0)]
+            # It halves the chains itself.
+            bulk[moving] = array_stats.ess(part, chain_axis=0, draw_axis=1, method="bulk")
+            tail[moving] = array_stats.ess(part, chain_axis=0, draw_axis=1, method="tail", prob=TAILS)
+        return rhat, bulk, tail
 
     def settled(self, error: float) -> bool:
         """Say whether every functional's mean is known to ``error`` posterior standard deviations."""
         if not self.enough:
             return False
-        rhat, ess = self._rhat_ess()
-        return bool(rhat.max() <= SETTLED_RHAT and ess.min() >= 1.0 / error**2)
+        rhat, bulk, _ = self._rhat_ess()
+        return bool(rhat.max() <= SETTLED_RHAT and bulk.min() >= 1.0 / error**2)
 
-    def advice(self) -> list[str]:
-        """Return what to warn of."""
-        chains, draws, _ = self.values.shape
-        if not self.enough:
+
+def split_rhat(course: Array) -> float:
+    """Return the rank-normalised split R-hat of one functional, of shape (chains, draws).
+
+    The larger of two: of the draws, and of their distance from the median, which shows chains that differ
+    in spread. Every chain is cut into halves, so that one chain suffices.
+    """
+    half = course.shape[1] // 2
+    halves = np.concatenate([course[:, :half], course[:, -half:]])
+    folded = np.abs(halves - np.median(halves))
+    return max(_rhat(_normal_scores(part)) for part in (halves, folded))
+
+
+def _normal_scores(values: Array) -> Array:
+    ranks = rankdata(values, method="average").reshape(values.shape)
+    return ndtri((ranks - 0.375) / (values.size + 0.25))
+
+
+def _rhat(parts: Array) -> float:
+    count = parts.shape[1]
+    within = float(parts.var(axis=1, ddof=1).mean())
+    between = float(parts.mean(axis=1).var(ddof=1))
+    if within == 0:
+        return 1.0 if between == 0 else math.inf
+    return math.sqrt((count - 1) / count + between / within)
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """What the diagnostics of a sampled model mean for who reads it.
+
+    Attributes
+    ----------
+    verdict : {"mixed", "roughly mixed", "not mixed", "unknown"}
+        "mixed" is R-hat at most 1.01 and effective sample sizes of at least 400 for every functional,
+        "roughly mixed" 1.05 and 100, "unknown" too few draws to tell.
+    rhat, ess : float
+        The worst R-hat and the smallest effective sample size.
+    worst : str
+        The functional that mixed worst.
+    predictions : bool
+        Whether the functionals that single entries are read from (loss and scores) are roughly mixed.
+    movement : float
+        How far what all rows or columns share, and with it every effect, may move from run to run: two
+        Monte Carlo standard errors.
+    """
+
+    verdict: str
+    rhat: float
+    ess: float
+    worst: str
+    predictions: bool
+    movement: float
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> Mixing:
+        """Judge a table of diagnostics."""
+        if table["rhat"].isna().any():
+            return cls("unknown", math.nan, math.nan, "", False, math.nan)
+        rhat, ess = table["rhat"], table[["ess_bulk", "ess_tail"]].min(axis=1)
+        if _within(rhat, ess, MIXED_RHAT, MIXED_ESS):
+            verdict = "mixed"
+        else:
+            verdict = "roughly mixed" if _within(rhat, ess, ROUGH_RHAT, ROUGH_ESS) else "not mixed"
+        shared = table.index.isin(SHARED)
+        error = table["sd"] / np.sqrt(table["ess_bulk"].clip(lower=1.0))
+        return cls(
+            verdict,
+            float(rhat.max()),
+            float(ess.min()),
+            str(rhat.idxmax() if rhat.max() > ROUGH_RHAT else ess.idxmin()),
+            _within(rhat[~shared], ess[~shared], ROUGH_RHAT, ROUGH_ESS),
+            2.0 * float(error[shared].max()) if shared.any() else 0.0,
+        )
+
+    def sentences(self) -> list[str]:
+        """Return what this means, in words that can be acted on, without what to do about it."""
+        if self.verdict == "unknown":
             return [
-                f"{chains * draws} draws are too few to say how well the chain has mixed, and averages "
-                f"over them are rough; ask for at least {FEWEST_DRAWS}, better a few hundred (n_samples)"
+                "There are too few draws to say how well the chains have mixed, and averages over them "
+                "are rough."
             ]
-        rhat, ess = self._rhat_ess()
-        worst, fewest = int(np.argmax(rhat)), int(np.argmin(ess))
-        advice = []
-        if rhat[worst] > POOR_RHAT:
-            advice.append(f"R-hat of {self.names[worst]} is {rhat[worst]:.2f} (above {POOR_RHAT})")
-        if ess[fewest] < POOR_ESS:
-            size = math.floor(ess[fewest])
-            advice.append(f"{self.names[fewest]} has an effective sample size of {size} only")
-        if not advice:
+        figures = f"worst R-hat {self.rhat:.2f}, smallest effective sample size {math.floor(self.ess)}"
+        if self.verdict == "mixed":
+            return [f"The chains have mixed ({figures})."]
+        if self.verdict == "roughly mixed":
+            return [
+                f"The chains have roughly mixed ({figures}): good for predictions; row and column "
+                f"effects may move by about {self.movement:.2g} from run to run."
+            ]
+        predictions = (
+            "Predictions of entries have settled" if self.predictions else "Predictions are rough too"
+        )
+        return [
+            f"The chains have not mixed ({figures}, of the {self.worst}). {predictions}; row and column "
+            f"effects may move by about {self.movement:.2g} from run to run."
+        ]
+
+    def advice(self, remedy: str) -> list[str]:
+        """Return what to warn of: nothing where the chains have mixed at least roughly."""
+        if self.verdict in ("mixed", "roughly mixed"):
             return []
-        return [f"the chain has not mixed well: {' and '.join(advice)}; raise n_samples or n_burn_in"]
+        return [" ".join([*self.sentences(), f"{remedy} for more draws"])]
+
+
+def _within(rhat: pd.Series, ess: pd.Series, most: float, least: float) -> bool:
+    return bool((rhat <= most).all() and (ess >= least).all())
+
+
+def sampling_words(model: Any) -> Sequence[str]:
+    """Say in a few sentences where a model's predictions come from: draws, or an approximation.
+
+    Examples
+    --------
+    >>> from onebit import LogisticCompleter
+    >>> from onebit.diagnostics import sampling_words
+    >>> model = LogisticCompleter(1).fit([("a", 1), ("b", 1), ("a", 2)], [1, 0, 1])
+    >>> print(sampling_words(model)[0])
+    Not sampled: the posterior is a variational approximation.
+    """
+    part = getattr(model, "completer_", model)
+    draws = getattr(part, "draws_", None)
+    if draws is None:
+        if not hasattr(part, "posterior_"):
+            return ["Not sampled: the model has no posterior."]
+        return [
+            "Not sampled: the posterior is a variational approximation.",
+            "Its uncertainties are approximate and too small: they leave out how rows and columns depend "
+            "on each other.",
+        ]
+    chains = "one chain" if part.n_chains == 1 else f"each of {part.n_chains} chains"
+    first = (
+        f"Sampled: predictions are averages over {draws.count:,} draws of the exact posterior, kept from "
+        f"{part.n_sweeps_:,} sweeps of {chains}."
+    )
+    mixing = Mixing.of(part.diagnostics_)
+    words = [first, *mixing.sentences()]
+    return words if mixing.verdict == "mixed" else [*words, _more_draws(model, part, mixing.ess)]
+
+
+def _more_draws(model: Any, part: Any, least: float) -> str:
+    """Return what to fit for chains that have mixed, reckoned from the effective sample size so far."""
+    wanted = 1000
+    if least > 0:  # not so where it is unknown
+        # Four chains draw four times as much; beyond a hundred times as many the size was not known.
+        times = min(MIXED_ESS / least, 100.0) * part.n_chains / 4
+        wanted = max(math.ceil(part.n_samples * times / 100) * 100, wanted)
+    chosen = f'inference="sampling", n_chains=4, n_samples={wanted}'
+    if model is part:
+        return f"For effects that stay, fit again with {chosen}."
+    return (
+        f"For effects that stay, fit {type(part).__name__}(rank={part.rank}, {chosen}) in place of "
+        f"{type(model).__name__}."
+    )

@@ -121,11 +121,11 @@ class PairClassifier(Certifying, ClassifierMixin, BaseEstimator, metaclass=ABCMe
         try:
             return self._fit(observations, rng, callback)
         except gpus.TooLittleMemory:
-            self.device = "cpu"
-            try:
-                return self._fit(observations, before, callback)
-            finally:
-                self.device = "auto"
+            other = copy.copy(self)
+            other.device = "cpu"
+            advice = other._fit(observations, before, callback)
+            self.__dict__.update(other.__dict__ | {"device": self.device})
+            return advice
 
     def _keeps_checkpoints(self) -> bool:
         """Say whether a fit goes by descents of the engine, which a checkpoint can keep."""
@@ -326,6 +326,8 @@ class PairClassifier(Certifying, ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
     def complete(self, output: str = "probability", *, everywhere: bool = False) -> pd.DataFrame:
         """Return the filled matrix, labelled by the ids: known answers as they are, blanks predicted.
+
+        Rows and columns stand in the order in which a file listed them; ids given in Python are sorted.
 
         Parameters
         ----------

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from onebit.calibration import CERTAINTY
 from onebit.certificates import Certificate
-from onebit.diagnostics import DIAGNOSTICS
+from onebit.diagnostics import DIAGNOSTICS, Mixing
 from onebit.engine.chain import Target
 from onebit.engine.coordinate import Callback, Fit, Workers
 from onebit.engine.sampled_foldin import draw_new
@@ -47,6 +47,11 @@ NOT_GAUSSIAN = (
 )
 
 
+NO_INTERVAL = (
+    "this model is a variational approximation, which is too narrow for credible intervals of a stated "
+    'level; fit with inference="sampling" (AutoCompleter samples within sampling_seconds), or take '
+    "intervals that are too narrow with approximate=True"
+)
 # Rungs that speak of a Gaussian posterior.
 GAUSSIAN_ONLY = ("theorem-1-printed", "theorem-1", "catoni", "pac-bayes-kl", "learnt-prior")
 _SAMPLED = ("draws_", "diagnostics_", "n_sweeps_", "settled_")
@@ -66,6 +71,8 @@ class ExactCompleter(VariationalCompleter):
         "prior_scale": Either(Positive(), OneOf(("auto",))),
     }
 
+    # Draws of each chain before ``settle`` may stop it.
+    _least_samples = 0
     # Only while a fit lasts: the pairs asked for, and what the sampler returned.
     _wanted: tuple[Any, Any] | None = None
     _sampled: Sampled | None = None
@@ -182,6 +189,7 @@ class ExactCompleter(VariationalCompleter):
             self.n_thin,
             self.settle,
             int(self.keep_mb * 2**20),
+            self._least_samples,
         )
 
     def _sample(
@@ -263,7 +271,11 @@ class ExactCompleter(VariationalCompleter):
         self, observations: Observations, rng: np.random.Generator, callback: Callback | None
     ) -> list[str]:
         advice = super()._fit(observations, rng, callback)
-        return self._sampled.diagnostics.advice() if self._sampled is not None else advice
+        return self.mixing_advice("Raise n_samples or n_burn_in") if self.is_sampled else advice
+
+    def mixing_advice(self, remedy: str) -> list[str]:
+        """Return what to warn of where chains have not mixed; ``remedy`` is what gives more draws."""
+        return Mixing.of(self.diagnostics_).advice(remedy) if self.is_sampled else []
 
     def _store(self, fit: Fit, found: dict[str, Any]) -> None:
         for name in _SAMPLED:  # of an earlier fit
@@ -322,11 +334,15 @@ class ExactCompleter(VariationalCompleter):
         # Averaged over draws, the probability can be above one half where the mean score is below zero.
         return logit(probability) if self.is_sampled and self._loss is LOGISTIC else mean
 
-    def predict_interval(self, X: Any, level: float = 0.9, output: str = "score") -> Array:
+    def predict_interval(
+        self, X: Any, level: float = 0.9, output: str = "score", *, approximate: bool = False
+    ) -> Array:
         """Return the ends of a credible interval for each pair, of shape (n, 2).
 
-        With draws, their quantiles; of a variational posterior, those of a normal distribution with the
-        score's exact mean and variance.
+        They are quantiles of draws from the exact posterior, so the model must be sampled
+        (``inference="sampling"``). A variational posterior is too narrow for such intervals: in worlds
+        drawn from the model itself its 90 % intervals held the true score of some three quarters of the
+        entries, and on MovieLens 100k some two thirds of the exact posterior.
 
         Parameters
         ----------
@@ -337,6 +353,9 @@ class ExactCompleter(VariationalCompleter):
         output : {"score", "probability"}
             An interval for the score, or for the probability of "yes" that the score means (not for the
             hinge loss, whose scores are no log-odds).
+        approximate : bool, default False
+            Of a model that is not sampled, return the interval of a normal distribution with mean and
+            variance of the variational posterior, which holds less than ``level``.
 
         Examples
         --------
@@ -354,6 +373,8 @@ class ExactCompleter(VariationalCompleter):
             raise ValueError(f'output must be "score" or "probability", got {output!r}')
         if output == "probability" and self._loss is not LOGISTIC:
             raise ValueError(f'scores of {type(self).__name__} are no log-odds; use output="score"')
+        if not (self.is_sampled or approximate):
+            raise ValueError(NO_INTERVAL)
         if self.is_sampled:
             ends = self.draws_.intervals(rows, columns, level)
         else:

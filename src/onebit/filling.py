@@ -86,9 +86,12 @@ def filled_matrix(model: PairClassifier, output: str, everywhere: bool) -> pd.Da
         )
     known = None if everywhere or output == "score" else known_answers(model)
     matrix = np.empty((rows, columns), dtype=kind)
-    for codes, pair in table_blocks(rows, columns):
-        matrix[codes] = block_values(model, output, codes, pair, known).reshape(len(codes), columns)
-    return pd.DataFrame(matrix, index=model.rows_.labels, columns=model.columns_.labels)
+    done = 0
+    for codes, pair in table_blocks(model.rows_.listed, model.columns_.listed):
+        block = block_values(model, output, codes, pair, known).reshape(len(codes), columns)
+        matrix[done : done + len(codes)] = block
+        done += len(codes)
+    return pd.DataFrame(matrix, index=model.rows_.listed_labels, columns=model.columns_.listed_labels)
 
 
 def block_values(
@@ -107,11 +110,15 @@ def block_values(
 def known_places(
     model: PairClassifier, rows: Codes, known: View | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return where, among all entries of some rows, the known answers are, and their share of "yes"."""
+    """Return where, among all entries of some rows, the known answers are, and their share of "yes".
+
+    Entries are counted row after row, columns in the order in which they are listed.
+    """
     if known is None:
         return np.empty(0, dtype=np.int64), np.empty(0)
     line, column, share = known_shares(known, rows)
-    return line * np.int64(len(model.columns_)) + column, share
+    place = np.argsort(model.columns_.listed)
+    return line * np.int64(len(place)) + place[column], share
 
 
 def candidates(model: PairClassifier, count: int) -> int:
@@ -148,7 +155,7 @@ def recommendations(model: PairClassifier, rows: Any, n: int, answered: bool) ->
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise ValueError(f"n is the number of columns for each row, at least one; got {n!r}")
     if rows is None:
-        codes = np.arange(len(model.rows_), dtype=np.int32)
+        codes = model.rows_.listed
     else:
         asked = [rows] if np.ndim(rows) == 0 else rows
         codes = model.rows_.encode(asked)

@@ -6,6 +6,12 @@ import math
 
 import numpy as np
 
+# Devroye's hat accepts more than half of the proposals, whatever the arguments: so many rejections in a
+# row do not happen, and where numbers that are none make them happen, the mode in x stands in.
+_MOST_PROPOSALS = 10_000
+# Below these, squares vanish.
+_TINY, _FLATTEST = 1e-290, 1e-150
+
 
 def generalised_inverse_gaussian(order: float, a: float, b: float, rng: np.random.Generator) -> float:
     """Draw from the density ``~ x^(order - 1) exp(-(a x + b / x) / 2)`` (Devroye, 2014).
@@ -24,9 +30,11 @@ def generalised_inverse_gaussian(order: float, a: float, b: float, rng: np.rando
     >>> 0.9 < generalised_inverse_gaussian(-1e4, 1.0, 2e4, np.random.default_rng(0)) < 1.1
     True
     """
-    size, omega = abs(order), math.sqrt(a * b)
+    size = abs(order)
+    omega = math.sqrt(a * b) if a * b > _TINY else math.sqrt(a) * math.sqrt(b)  # a b may vanish
     # sqrt(omega^2 + order^2) - |order| without the cancellation.
     alpha = omega * (omega / (math.hypot(omega, size) + size)) if size else omega
+    alpha = max(alpha, _FLATTEST)
 
     def log_density(x: float) -> float:
         return -alpha * (math.cosh(x) - 1.0) - size * (math.expm1(x) - x)
@@ -51,7 +59,7 @@ def generalised_inverse_gaussian(order: float, a: float, b: float, rng: np.rando
     top = right - r * eta  # the hat is flat from here to there
     bottom = left - p * theta
     flat = bottom + top
-    while True:
+    for _ in range(_MOST_PROPOSALS):
         u, v, w = rng.random(), 1.0 - rng.random(), rng.random()
         part = u * (flat + p + r)
         if part < flat:
@@ -65,6 +73,8 @@ def generalised_inverse_gaussian(order: float, a: float, b: float, rng: np.rando
             hat = math.exp(-theta + xi * (x + left))
         if w * hat <= math.exp(log_density(x)):
             break
+    else:
+        x = 0.0
     ratio = size / omega
     value = math.exp(x) * (ratio + math.hypot(1.0, ratio))
     return (value if order >= 0 else 1.0 / value) * math.sqrt(b / a)

@@ -19,18 +19,22 @@ The best distribution of every ``psi_ik`` is known in closed form and is nowhere
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.priors import InverseGamma, VariancePosterior, VariancePrior
+from onebit import checked
+from onebit.priors import InverseGamma, VariancePosterior, VariancePrior, prior_from_settings
 
 Array = NDArray[np.float64]
 
 # Heavy tails: a Student distribution with half a degree of freedom. Errors change little from 0.03 to 1.
 LOCAL_PRIOR = InverseGamma(0.25, 0.25)
 NO_COORDINATES = np.empty((0, 0))
+# Of a file: squares of it are sizes that an index still holds.
+LARGEST_RANK = 2**20
 
 
 @dataclass(frozen=True)
@@ -270,3 +274,25 @@ class Hierarchy:
             centre = hyper.intercept_mean**2 / self.intercept_variance
             total += 0.5 * (ratio + centre - 1.0 - float(np.log(ratio)))
         return total
+
+
+def hierarchy_from_settings(settings: Any) -> Hierarchy:
+    """Restore a hierarchy from ``dataclasses.asdict`` of it, checked."""
+    checked.only(settings, [part.name for part in fields(Hierarchy)], "the prior")
+    shape = checked.listed(settings, "shape", 2)
+    more: dict[str, Any] = {}  # what files of before do not have
+    if "intercept_variance" in settings:
+        more["intercept_variance"] = checked.number(settings, "intercept_variance", positive=True)
+    if settings.get("sparse") is not None:
+        more["sparse"] = checked.whole(settings, "sparse", 0, 1)
+    if "factor_means" in settings:
+        more["factor_means"] = checked.flag(settings, "factor_means")
+    return Hierarchy(
+        (checked.whole(shape, 0), checked.whole(shape, 1)),
+        checked.whole(settings, "rank", 0, LARGEST_RANK),
+        checked.flag(settings, "row_effects"),
+        checked.flag(settings, "column_effects"),
+        prior_from_settings(checked.section(settings, "factor_prior")),
+        prior_from_settings(checked.section(settings, "effect_prior")),
+        **more,
+    )

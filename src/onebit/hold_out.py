@@ -52,7 +52,10 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
 Marks = NDArray[np.bool_]
 
-SHARES = tuple(np.round(np.arange(0.1, 1.05, 0.1), 1).tolist())
+# The whole has a certificate of its own, at the whole delta.
+SHARES = tuple(np.round(np.arange(0.1, 0.95, 0.1), 1).tolist())
+# Of the predictions of one answer, all may be kept too.
+KEPT_SHARES = (*SHARES, 1.0)
 # At 0.4 the binomial bound can fail for entries drawn without replacement.
 MOST_DELTA = 0.2
 # Groups by predicted answer, "no" first.
@@ -166,7 +169,8 @@ class HeldOut:
         """Bound the error rates of the surest shares, all at once."""
         check_hold_out_delta(delta)
         self._check_as_counted("the surest shares")
-        found = list(self._surest(np.arange(len(self.wrong)), delta / len(SHARES), "the predictions"))
+        every = np.arange(len(self.wrong))
+        found = list(self._surest(every, SHARES, delta, "the predictions"))
         shares, thresholds, certificates = zip(*found, strict=True)
         return SelectiveCertificate(shares, thresholds, certificates, delta)
 
@@ -179,11 +183,11 @@ class HeldOut:
         parts: list[KeptAnswer] = []
         kept = 0
         for said, part in self._by_answer():
-            best = KeptAnswer(said, 0.0, float("inf"), None)
+            best = KeptAnswer(said, max_error, 0.0, float("inf"), None)
             whose = f"the predictions that {said}"
-            for share, threshold, certificate in self._surest(part, delta / (2 * len(SHARES)), whose):
+            for share, threshold, certificate in self._surest(part, KEPT_SHARES, delta / 2, whose):
                 if certificate.bound <= max_error:
-                    best = KeptAnswer(said, share, threshold, certificate)
+                    best = KeptAnswer(said, max_error, share, threshold, certificate)
             parts.append(best)
             kept += int((self.confidence[part] > best.threshold).sum())
         no, yes = parts
@@ -202,18 +206,21 @@ class HeldOut:
         yield SAID[1], np.flatnonzero(self.yes)
 
     def _surest(
-        self, places: NDArray[np.int64], delta: float, whose: str
+        self, places: NDArray[np.int64], shares: tuple[float, ...], delta: float, whose: str
     ) -> Iterator[tuple[float, float, Certificate]]:
-        """Yield share, threshold and certificate for each share of the grid; ``places`` by confidence."""
+        """Yield share, threshold and certificate for each share of a grid; ``places`` by confidence.
+
+        All of them hold at once with probability ``1 - delta``.
+        """
         confidence = self.confidence[places]
-        for share in SHARES:
+        for share in shares:
             place = round(share * len(places))
             # The whole has no threshold; otherwise the first pair left out sets it.
             threshold = 0.0 if place >= len(places) else float(confidence[place])
             above = places[confidence > threshold]
             found = len(above) / len(places) if len(places) else 0.0
             who = f"the surest {found:.0%} of {whose} {LIKE_THE_ANSWERED}"
-            yield found, threshold, self._certificate(above, delta, who)
+            yield found, threshold, self._certificate(above, delta / len(shares), who)
 
     def _certificate(self, places: slice | NDArray[np.int64], delta: float, who: str) -> Certificate:
         wrong = self.wrong[places]

@@ -104,6 +104,16 @@ def _require_two_columns(shape: tuple[int, ...], names: list[Any] | None) -> Non
 class IdIndex:
     """The distinct ids of one side, in sorted order where they can be sorted.
 
+    Parameters
+    ----------
+    values : index or array_like
+        The ids, in the order of their codes.
+    side : {"row", "column"}
+        For messages.
+    order : array_like of int, optional
+        The codes in the order in which the ids are to be listed, where it is another: codes are sorted
+        so that a fit does not depend on the order of its input, which outputs may want back.
+
     Examples
     --------
     >>> from onebit.ids import IdIndex
@@ -114,9 +124,10 @@ class IdIndex:
     [0, -1]
     """
 
-    def __init__(self, values: Any, side: str) -> None:
+    def __init__(self, values: Any, side: str, order: Any = None) -> None:
         self._index = values if isinstance(values, pd.Index) else pd.Index(values)
         self.side = side
+        self._order = None if order is None else _permutation(order, len(self._index), side)
 
     @classmethod
     def from_values(cls, values: Any, side: str) -> tuple[IdIndex, Codes]:
@@ -161,6 +172,21 @@ class IdIndex:
         """The ids as a pandas index, for labelled frames."""
         return self._index
 
+    @property
+    def listed(self) -> Codes:
+        """The codes in the order in which the ids are to be listed."""
+        return np.arange(len(self), dtype=np.int32) if self._order is None else self._order
+
+    @property
+    def listed_labels(self) -> pd.Index:
+        """The ids in the order in which they are to be listed."""
+        return self._index if self._order is None else self._index.take(self._order)
+
+    @property
+    def sorted(self) -> bool:
+        """Whether ids are listed in the order of their codes."""
+        return self._order is None
+
     def encode(self, values: Any) -> Codes:
         """Return the code of each id, ``-1`` for an id that was never seen.
 
@@ -189,8 +215,32 @@ class IdIndex:
             raise TypeError(f"some {self.side} ids cannot be hashed; use strings or numbers") from None
 
     def extended(self, new: pd.Index) -> IdIndex:
-        """Return an index with ``new`` ids appended after the known ones."""
-        return IdIndex(self._index.append(new), self.side)
+        """Return an index with ``new`` ids appended after the known ones, also where they are listed."""
+        last = np.arange(len(self), len(self) + len(new), dtype=np.int32)
+        order = None if self._order is None else np.append(self._order, last)
+        return IdIndex(self._index.append(new), self.side, order)
+
+    def first(self, count: int) -> IdIndex:
+        """Return the index of the first so many ids, by code."""
+        order = None if self._order is None else self._order[self._order < count]
+        return IdIndex(self._index[:count], self.side, order)
+
+
+def _permutation(order: Any, size: int, side: str) -> Codes | None:
+    """Check an order of codes; None where it is the order of the codes themselves."""
+    found = np.asarray(order)
+    if found.dtype.kind not in "iu" or found.shape != (size,):
+        raise ValueError(
+            f"the order of {size} {side} ids is of type {found.dtype} and shape {found.shape}"
+        )
+    codes = np.arange(size, dtype=np.int32)
+    if np.array_equal(found, codes):
+        return None
+    if not np.array_equal(np.sort(found), codes):
+        raise ValueError(f"the order of {size} {side} ids does not name each of them once")
+    found = found.astype(np.int32)
+    found.setflags(write=False)
+    return found
 
 
 def in_small_range(low: int, high: int, count: int) -> bool:

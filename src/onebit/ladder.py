@@ -108,7 +108,7 @@ class Ladder:
             {
                 "method": [c.method for c in self.rungs],
                 "at_most": [c.bound for c in self.rungs],
-                "predictor": [c.predictor for c in self.rungs],
+                "predictor": [c.whose for c in self.rungs],
                 "of_this_model": [c.of_this_model for c in self.rungs],
                 "held_out": [int(c.terms.get("held-out answers", 0)) for c in self.rungs],
             }
@@ -135,7 +135,7 @@ class Ladder:
                 "these at once:"
             )
             lines += [
-                f"  {c.method:<{width}}  {said:<19} of {c.predictor}"
+                f"  {c.method:<{width}}  {said:<19} of {c.whose}"
                 for c in self.certificates
                 for said in ("nothing" if c.bound >= 1 else f"at most {at_most(c.bound)} wrong",)
             ]

@@ -8,17 +8,19 @@ from dataclasses import asdict, is_dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from onebit import __version__, storage
+from onebit import __version__, checked, storage
+from onebit.diagnostics import DIAGNOSTICS
 from onebit.estimator import PairClassifier
 from onebit.hold_out import HeldOut
 from onebit.ids import IdIndex
 from onebit.observations import Observations
 from onebit.parameters import check_parameters
-from onebit.posterior import packed_size
 from onebit.predictions import Answers
 from onebit.priors import prior_from_settings
 from onebit.record import Record
+from onebit.threads import thread_count
 
 # The arrays of held-out answers, one of each for every answer.
 HELD_OUT = ("confidence", "yes", "wrong", "sign", "rows", "columns")
@@ -31,8 +33,8 @@ _HOMES = {
     "NuclearNormCompleter": "onebit.nuclear",
 }
 
-# What goes wrong while a file is taken apart that has a right checksum and wrong content.
-_BROKEN = (KeyError, TypeError, ValueError, AttributeError, IndexError, AssertionError, OverflowError)
+# Of the type that answers are written as: a name such as U900000000 would take gigabytes.
+_WIDEST_ANSWER = 2**20
 
 
 def plain_parameters(model: PairClassifier) -> dict[str, Any]:
@@ -51,7 +53,7 @@ def plain_parameters(model: PairClassifier) -> dict[str, Any]:
 def restored_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Undo ``plain_parameters``."""
     return {
-        name: prior_from_settings(value["prior"]) if isinstance(value, dict) else value
+        name: prior_from_settings(checked.section(value, "prior")) if isinstance(value, dict) else value
         for name, value in parameters.items()
     }
 
@@ -72,6 +74,8 @@ def save(model: PairClassifier, path: str | os.PathLike[str], *, answers: bool =
     for side, index in (("rows", model.rows_), ("columns", model.columns_)):
         ids, description = storage.pack_ids(index.labels, f"ids.{side}")
         tensors = tensors | ids
+        if not index.sorted:
+            tensors[f"order.{side}"] = index.listed
         name = index.labels.name
         content[side] = description | {"name": name if isinstance(name, str) else None}
     if model.held_out_ is not None:
@@ -117,118 +121,163 @@ def load(path: str | os.PathLike[str]) -> Any:
     name = content.get("class") if isinstance(content, dict) else None
     if not isinstance(name, str) or name not in _HOMES:
         raise storage.FileError(f"{path} holds a {name!r}, which this package does not know")
-    try:
+    with checked.taken_apart(path, "it is not a whole model; fit it again"):
         return _restored(name, tensors, content)
-    except _BROKEN as error:
-        what = f"{type(error).__name__}: {error}"
-        raise storage.FileError(f"{path} is not a whole model ({what}); fit it again") from None
 
 
 def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> PairClassifier:
     kind = getattr(importlib.import_module(_HOMES[name]), name)
-    model: PairClassifier = kind(**restored_parameters(content["parameters"]))
-    check_parameters(model, model._checks)
-    answers = content["answers"]
-    classes = np.array(answers["values"], dtype=np.dtype(answers["type"]))
-    if classes.shape != (2,) or classes.dtype.kind not in "biufU":
-        raise ValueError(f"answers written as {answers!r}")
-    rows, columns = (
-        IdIndex(
-            storage.unpack_ids(tensors, content[side], f"ids.{side}").rename(content[side]["name"]),
-            side.removesuffix("s"),
-        )
-        for side in ("rows", "columns")
-    )
-    model._know(rows, columns, classes, content["n_observations"])
-    shape = content.get("fitted_shape", model._fitted_shape)
-    model._fitted_shape = (int(shape[0]), int(shape[1]))
-    model._certifiable = bool(content.get("certifiable", False))
+    model: PairClassifier = kind(**restored_parameters(checked.section(content, "parameters")))
+    _check_settings(model)
+    rows, columns = (_restored_ids(tensors, content, side) for side in ("rows", "columns"))
+    model._know(rows, columns, _restored_classes(content), checked.whole(content, "n_observations"))
+    size = (len(rows), len(columns))
+    if 0 in size:
+        raise storage.FileError(f"it has {size[0]} rows and {size[1]} columns")
+    if "fitted_shape" in content:
+        shape = checked.listed(content, "fitted_shape", 2)
+        model._fitted_shape = (checked.whole(shape, 0, 0, size[0]), checked.whole(shape, 1, 0, size[1]))
+    if "certifiable" in content:
+        model._certifiable = checked.flag(content, "certifiable")
     if "held_out" in content:
-        counted: dict[str, Any] = {name: tensors[f"held_out.{name}"] for name in HELD_OUT}
-        model.held_out_ = HeldOut(**counted, **content["held_out"])
-    model._restore(tensors, content["fitted"])
-    _check_shapes(model)
+        model.held_out_ = _restored_held_out(tensors, checked.section(content, "held_out"), size)
+    fitted = checked.section(content, "fitted")
+    _check_search(fitted)
+    _check_diagnostics(tensors, fitted.get("completer", fitted))
+    model._restore(tensors, fitted)
+    chosen = getattr(model, "completer_", None)
+    if chosen is not None:
+        _check_settings(chosen)
     if "record" in content:
-        model.record_ = Record.from_state(tensors, content["record"])
+        model.record_ = Record.from_state(tensors, checked.section(content, "record"), size)
     if "answers.sign" in tensors:
-        model._answers = _restored_answers(model, tensors, content["answers_shape"])
+        model._answers = _restored_answers(model, tensors, checked.listed(content, "answers_shape", 2))
     if "folded.sign" in tensors:
         model._folded = [_restored_folded(model, tensors)]
     return model
 
 
-def _check_shapes(model: PairClassifier) -> None:
-    """Refuse arrays that do not fit each other: the kernels that read them do not look."""
-    size = (len(model.rows_), len(model.columns_))
-    posterior = getattr(model, "posterior_", None)
-    if posterior is not None:
-        hierarchy = posterior.hierarchy
-        for side, gaussians in enumerate(posterior.sides):
-            width = hierarchy.rank + int(hierarchy.has_effect(side))
-            spread = packed_size(width) if gaussians.full else width
-            if gaussians.mean.shape != (size[side], width):
-                raise ValueError(f"means of shape {gaussians.mean.shape}")
-            if gaussians.covariance.shape != (size[side], spread):
-                raise ValueError(f"covariances of shape {gaussians.covariance.shape}")
-        hyper = posterior.hyper
-        if hyper.means.shape != (2, hierarchy.rank) or not np.isfinite(hyper.means).all():
-            raise ValueError(f"means of the factors of shape {hyper.means.shape}, or not finite")
-        for variances, count in (
-            (hyper.factors, hierarchy.rank),
-            (hyper.row_effect, int(hierarchy.has_effect(0))),
-            (hyper.column_effect, int(hierarchy.has_effect(1))),
-        ):
-            found = set() if variances is None else {part.shape for part in asdict(variances).values()}
-            if found != {(count,)} and (count or found):
-                raise ValueError(f"variances of shapes {found} where there should be {count}")
-    left, right = getattr(model, "left_", None), getattr(model, "right_", None)
-    if (
-        left is not None
-        and right is not None
-        and ((len(left), len(right)) != size or left.shape[1:] != right.shape[1:] or left.ndim != 2)
+def _check_settings(model: PairClassifier) -> None:
+    check_parameters(model, model._checks)
+    thread_count(getattr(model, "n_jobs", None))
+
+
+def _restored_ids(tensors: storage.Tensors, content: dict[str, Any], side: str) -> IdIndex:
+    description = checked.section(content, side)
+    index = storage.unpack_ids(tensors, description, f"ids.{side}")
+    name = description.get("name")
+    if name is not None:
+        checked.text(description, "name")
+    order = None
+    if f"order.{side}" in tensors:
+        most = len(index) - 1
+        order = checked.checked_array(
+            tensors, f"order.{side}", np.int32, (len(index),), least=0, most=most
+        )
+    return IdIndex(index.rename(name), side.removesuffix("s"), order)
+
+
+def _restored_classes(content: dict[str, Any]) -> NDArray[Any]:
+    """Return the two answers as they were written."""
+    answers = checked.section(content, "answers")
+    dtype = np.dtype(checked.text(answers, "type"))
+    values = checked.listed(answers, "values", 2)
+    if dtype.kind not in "biufU" or dtype.itemsize > _WIDEST_ANSWER or dtype.shape:
+        raise storage.FileError(f"answers of the type {str(dtype)[:40]!r}")
+    if any(isinstance(value, (dict, list)) for value in values):
+        raise storage.FileError("answers that are neither words nor numbers")
+    classes = np.array(values, dtype=dtype)
+    if classes.tolist() != values or values[0] == values[1]:
+        raise storage.FileError(f"the two answers cannot be told apart, or are not of type {dtype}")
+    return classes
+
+
+def _check_search(fitted: dict[str, Any]) -> None:
+    """Refuse a record of a search that is no table."""
+    if "search" not in fitted:
+        return
+    checked.section(fitted, "best_params")
+    table = checked.section(fitted, "search")
+    lengths = {len(checked.listed(table, name)) for name in table}
+    if len(lengths) > 1 or any(
+        isinstance(value, (dict, list)) for column in table.values() for value in column
     ):
-        raise ValueError(f"factors of shapes {left.shape} and {right.shape}")
-    held_out = model.held_out_
-    if held_out is not None and len({getattr(held_out, name).shape for name in HELD_OUT}) != 1:
-        raise ValueError("held-out answers of several lengths")
+        raise storage.FileError("the record of the search is no table")
+
+
+def _check_diagnostics(tensors: storage.Tensors, fitted: Any) -> None:
+    """Refuse diagnostics of a chain that do not fit their names; what could not be said is NaN."""
+    if "draws" not in fitted:
+        return
+    checked.whole(fitted, "n_sweeps")
+    checked.flag(fitted, "settled")
+    names = checked.listed(fitted, "diagnostics")
+    for place in range(len(names)):
+        checked.text(names, place)
+    found = tensors.get("diagnostics", np.empty(0))
+    known = {"diagnostics": np.where(np.isnan(found), 0.0, found)}
+    checked.checked_array(known, "diagnostics", np.float64, (len(names), len(DIAGNOSTICS)))
+
+
+def _restored_held_out(
+    tensors: storage.Tensors, content: dict[str, Any], size: tuple[int, int]
+) -> HeldOut:
+    """Restore what became of the held-out answers."""
+
+    def part(name: str, dtype: Any, least: float | None = None, most: float | None = None) -> Any:
+        return checked.checked_array(tensors, f"held_out.{name}", dtype, (count,), least=least, most=most)
+
+    count: int | None = None
+    confidence = part("confidence", np.float64, 0.0, 1.0)
+    count = len(confidence)
+    sign = part("sign", np.int8, -1, 1)
+    if not sign.all():
+        raise storage.FileError("a held-out answer is neither yes nor no")
+    blanks, disagreement = content.get("blanks"), content.get("disagreement")
+    return HeldOut(
+        confidence,
+        part("yes", bool),
+        part("wrong", bool),
+        sign,
+        part("rows", np.int32, 0, size[0] - 1),
+        part("columns", np.int32, 0, size[1] - 1),
+        1 if checked.whole(content, "commoner", -1, 1) > 0 else -1,
+        checked.whole(content, "also_fitted", 0, count),
+        None if blanks is None else checked.whole(content, "blanks"),
+        None if disagreement is None else checked.number(content, "disagreement", least=0.0, most=1.0),
+    )
 
 
 def _restored_folded(model: PairClassifier, tensors: storage.Tensors) -> Any:
     """Restore the answers that were folded in."""
-    rows, columns, sign = (tensors[f"folded.{part}"] for part in ("rows", "columns", "sign"))
-    sound = (
-        rows.shape == columns.shape == sign.shape == (len(sign),)
-        and rows.dtype == columns.dtype == np.int32
-        and bool(((rows >= 0) & (rows < len(model.rows_))).all())
-        and bool(((columns >= 0) & (columns < len(model.columns_))).all())
-        and bool((np.abs(sign) == 1).all())
+    array = checked.checked_array
+    sign = array(tensors, "folded.sign", np.int8, (None,), least=-1, most=1)
+    if not sign.all():
+        raise storage.FileError("an answer that was folded in is neither yes nor no")
+    rows, columns = (
+        array(tensors, f"folded.{name}", np.int32, (len(sign),), least=0, most=len(index) - 1)
+        for name, index in (("rows", model.rows_), ("columns", model.columns_))
     )
-    if not sound:
-        raise ValueError("the answers that were folded in do not fit its ids")
-    return rows, columns, sign.astype(np.int8)
+    return rows, columns, sign
 
 
 def _restored_answers(model: PairClassifier, tensors: storage.Tensors, shape: list[int]) -> Answers:
     """Restore the answers of a fit; ids that were folded in later have none."""
+    sizes = [
+        checked.whole(shape, side, 0, len(index))
+        for side, index in enumerate((model.rows_, model.columns_))
+    ]
     rows, columns = (
-        IdIndex(index.labels[:size], index.side)
-        for index, size in zip((model.rows_, model.columns_), shape, strict=True)
+        index.first(size) for index, size in zip((model.rows_, model.columns_), sizes, strict=True)
     )
-    start, index, sign, held = (tensors[f"answers.{part}"] for part in ("start", "index", "sign", "held"))
+    array = checked.checked_array
+    sign = array(tensors, "answers.sign", np.int8, (None,), least=-1, most=1)
     n = len(sign)
-    sound = (
-        [len(rows), len(columns)] == shape
-        and len(start) == len(rows) + 1
-        and len(index) == len(held) == n
-        and start[0] == 0
-        and start[-1] == n
-        and bool((np.diff(start) >= 0).all())
-        and bool(((index >= 0) & (index < len(columns))).all())
-        and bool((np.abs(sign) == 1).all())
-        and held.dtype == bool
-    )
-    if not sound:
-        raise ValueError("its answers do not fit its ids")
+    start = array(tensors, "answers.start", np.int64, (len(rows) + 1,), least=0, most=n)
+    index = array(tensors, "answers.index", np.int32, (n,), least=0, most=len(columns) - 1)
+    held = array(tensors, "answers.held", bool, (n,))
+    if start[0] != 0 or start[-1] != n or (np.diff(start) < 0).any() or not sign.all():
+        raise storage.FileError("its answers do not fit its ids")
     owner = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(start))
     everything = Observations.from_codes(rows, columns, owner, index, sign, None, model.classes_)
     return Answers(everything, held, everything.take(~held) if held.any() else everything)

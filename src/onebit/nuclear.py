@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from onebit import checked
 from onebit.calibration import CERTAINTY
 from onebit.engine.coordinate import Callback
 from onebit.engine.nuclear import minimise_nuclear, pair_products
@@ -130,6 +131,12 @@ class NuclearNormCompleter(PairClassifier):
         return {"left": self.left_, "right": self.right_}, {name: getattr(self, name) for name in names}
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
-        self.left_, self.right_ = tensors["left"], tensors["right"]
-        for name, value in content.items():
-            setattr(self, name, value)
+        rows, columns = len(self.rows_), len(self.columns_)
+        self.left_ = checked.checked_array(tensors, "left", np.float64, (rows, None))
+        rank = self.left_.shape[1]
+        self.right_ = checked.checked_array(tensors, "right", np.float64, (columns, rank))
+        self.radius_ = checked.number(content, "radius_", positive=True)
+        self.rank_ = checked.whole(content, "rank_", 0, rank)
+        self.objective_, self.gap_ = (checked.number(content, name) for name in ("objective_", "gap_"))
+        self.n_iter_ = checked.whole(content, "n_iter_")
+        self.converged_ = checked.flag(content, "converged_")

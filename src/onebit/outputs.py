@@ -135,12 +135,13 @@ def whole_matrix(
 ) -> Iterator[pa.Table]:
     """Yield the filled matrix: one row a line when ``wide``, else one entry a line.
 
-    Known answers stay as they are unless ``everywhere`` asks for the model's own values.
+    Known answers stay as they are unless ``everywhere`` asks for the model's own values. Columns stand in
+    the order in which the model lists them, rows in the order given.
     """
     row_ids, column_ids = ids_of(model.rows_), ids_of(model.columns_)
     row_name, column_name = id_names(model)
-    names = [str(name) for name in column_ids.to_pylist()]
-    every = np.arange(len(names), dtype=np.int32)
+    every = model.columns_.listed
+    names = [str(name) for name in column_ids.take(pa.array(every)).to_pylist()]
     known = None if everywhere or (wide and output == "score") else known_answers(model)
     size = block_rows(model)
     for begin in range(0, len(rows), size):

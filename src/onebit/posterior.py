@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from onebit import checked
 from onebit.engine import kernels
 from onebit.gpu import device as gpus
-from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums
-from onebit.priors import VariancePosterior, prior_from_settings
+from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums, hierarchy_from_settings
+from onebit.priors import VariancePosterior
 from onebit.storage import Tensors, read, write
 from onebit.threads import threads
 
@@ -368,26 +370,14 @@ class Posterior:
 
     @classmethod
     def from_state(cls, tensors: Tensors, content: dict[str, Any]) -> Posterior:
-        """Restore what ``state`` returned."""
-        settings = dict(content["hierarchy"])
-        for name in ("factor_prior", "effect_prior"):
-            settings[name] = prior_from_settings(settings[name])
-        settings["shape"] = tuple(settings["shape"])
-        variances = [
-            VariancePosterior(**{part: tensors[f"{name}.{part}"] for part in _VARIANCE_PARTS})
-            if f"{name}.mean" in tensors
-            else None
-            for name in _VARIANCES
-        ]
-        factors, row_effect, column_effect = variances
-        assert factors is not None
-        mean, variance = content["intercept"]
-        means = tensors["means"] if settings.get("factor_means") else np.zeros((2, settings["rank"]))
+        """Restore what ``state`` returned; what is no posterior is refused."""
+        hierarchy = hierarchy_from_settings(checked.section(content, "hierarchy"))
+        full = checked.flag(content, "full")
         return cls(
-            Gaussians(tensors["rows.mean"], tensors["rows.covariance"], content["full"]),
-            Gaussians(tensors["columns.mean"], tensors["columns.covariance"], content["full"]),
-            HyperPosterior(factors, row_effect, column_effect, mean, variance, means),
-            Hierarchy(**settings),
+            _gaussians_from(tensors, "rows", hierarchy, 0, full),
+            _gaussians_from(tensors, "columns", hierarchy, 1, full),
+            _hyper_from(tensors, content, hierarchy),
+            hierarchy,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -397,7 +387,9 @@ class Posterior:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Posterior:
         """Read a posterior that ``save`` wrote."""
-        return cls.from_state(*read(path, "posterior"))
+        tensors, content = read(path, "posterior")
+        with checked.taken_apart(path, "save it again"):
+            return cls.from_state(tensors, content)
 
     def sample(self, rng: np.random.Generator) -> Draw:
         """Draw one predictor (factors and effects) from the posterior.
@@ -417,3 +409,52 @@ class Posterior:
             log_ratio -= 0.5 * (noise**2 + np.log(2.0 * np.pi * variance))
         log_ratio -= self.hierarchy.log_prior((rows, columns), intercept)
         return Draw(rows, columns, self.hierarchy.rank, log_ratio)
+
+
+def _gaussians_from(
+    tensors: Tensors, name: str, hierarchy: Hierarchy, side: int, full: bool
+) -> Gaussians:
+    size, width = hierarchy.shape[side], hierarchy.n_free(side)
+    far = checked.LARGEST_FACTOR
+    mean = checked.checked_array(tensors, f"{name}.mean", np.float64, (size, width), least=-far, most=far)
+    shape = (size, packed_size(width) if full else width)
+    covariance = checked.checked_array(
+        tensors, f"{name}.covariance", np.float64, shape, positive=not full, most=far * far
+    )
+    if full:
+        checked.checked_covariances(covariance, width, f"{name}.covariance")
+    return Gaussians.trusted(mean, covariance, full)
+
+
+def _hyper_from(tensors: Tensors, content: dict[str, Any], hierarchy: Hierarchy) -> HyperPosterior:
+    row_effect, column_effect = (
+        _variances_from(tensors, name, 1) if hierarchy.has_effect(side) else None
+        for side, name in enumerate(("row_effect", "column_effect"))
+    )
+    intercept = checked.listed(content, "intercept", 2)
+    has_intercept = hierarchy.intercept_side is not None
+    means = np.zeros((2, hierarchy.rank))
+    if hierarchy.factor_means:
+        means = checked.checked_array(tensors, "means", np.float64, (2, hierarchy.rank))
+    return HyperPosterior(
+        _variances_from(tensors, "factors", hierarchy.rank),
+        row_effect,
+        column_effect,
+        checked.number(intercept, 0),
+        checked.number(intercept, 1, least=0.0, positive=has_intercept),
+        means,
+    )
+
+
+def _variances_from(tensors: Tensors, name: str, count: int) -> VariancePosterior:
+    # A column that has vanished has a precision near the largest double.
+    largest = {"inverse": sys.float_info.max}
+    return VariancePosterior(
+        **{
+            part: checked.checked_array(
+                tensors, f"{name}.{part}", np.float64, (count,),
+                positive=part in ("inverse", "mean"), most=largest.get(part),
+            )
+            for part in _VARIANCE_PARTS
+        }
+    )  # fmt: skip

@@ -62,10 +62,9 @@ def entry_numbers(seen: Observations) -> NDArray[np.int64]:
     return seen.by_row.owners() * np.int64(seen.shape[1]) + seen.by_row.index
 
 
-def table_blocks(rows: int, columns: int) -> Iterator[tuple[Codes, tuple[Codes, Codes]]]:
-    """Walk over a whole table: row codes, and the pairs of codes of all their entries, row by row."""
-    every = np.arange(columns, dtype=np.int32)
-    block = max(1, 2_000_000 // max(columns, 1))
-    for begin in range(0, rows, block):
-        codes = np.arange(begin, min(begin + block, rows), dtype=np.int32)
-        yield codes, (np.repeat(codes, columns), np.tile(every, len(codes)))
+def table_blocks(rows: Codes, columns: Codes) -> Iterator[tuple[Codes, tuple[Codes, Codes]]]:
+    """Walk over a whole table: some row codes, and the pairs of codes of all their entries."""
+    size = max(1, 2_000_000 // max(len(columns), 1))
+    for begin in range(0, len(rows), size):
+        block = rows[begin : begin + size]
+        yield block, (np.repeat(block, len(columns)), np.tile(columns, len(block)))

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln
 
+from onebit import checked
 from onebit.bessel import log_bessel_k
 from onebit.gig import generalised_inverse_gaussian
 
@@ -239,6 +240,12 @@ class Gamma:
         return (self.shape - 1.0) * math.log(variance) - self.rate * variance
 
 
-def prior_from_settings(settings: dict[str, Any]) -> VariancePrior:
-    """Restore a prior from ``dataclasses.asdict`` of it."""
-    return Gamma(**settings) if settings["name"] == "gamma" else InverseGamma(**settings)
+def prior_from_settings(settings: Any) -> VariancePrior:
+    """Restore a prior from ``dataclasses.asdict`` of it, checked."""
+    name = checked.text(settings, "name")
+    if name not in ("gamma", "inverse-gamma"):
+        raise checked.FileError(f"the prior {name[:40]!r} is unknown")
+    second = "rate" if name == "gamma" else "scale"
+    checked.only(settings, ("name", "shape", second), "a prior")
+    first, last = (checked.number(settings, part, positive=True) for part in ("shape", second))
+    return Gamma(first, last) if name == "gamma" else InverseGamma(first, last)

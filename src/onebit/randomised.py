@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from onebit import directions
+from onebit import checked, directions
 from onebit.bounds import pac_bayes_kl
 from onebit.calibration import CERTAINTY
 from onebit.certificates import Certificate
@@ -66,6 +66,9 @@ class GibbsCompleter(VariationalCompleter):
     ----------
     temperature_ : float
         The ``lambda / n`` chosen.
+    objective_path_ : ndarray
+        The course of the objective. The 0-1 loss has no quadratic majoriser: unlike that of the logistic
+        loss it may rise, by up to a thousandth in a step.
 
     Examples
     --------
@@ -234,8 +237,10 @@ class GibbsCompleter(VariationalCompleter):
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
         super()._restore(tensors, content)
-        self.temperature_ = content["temperature"]
-        self.prior_choices_ = content.get("prior_choices", self._choices())
+        self.temperature_ = checked.number(content, "temperature", positive=True)
+        self.prior_choices_ = self._choices()
+        if "prior_choices" in content:
+            self.prior_choices_ = checked.whole(content, "prior_choices", 1)
 
     def _probability(self, mean: Array, variance: Array) -> Array:
         margin = np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=variance > 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit import storage
+from onebit import checked, storage
 from onebit.certificates import Certificate, GroupCertificate, SelectiveCertificate
 from onebit.ladder import Ladder
 from onebit.observations import Observations
@@ -59,6 +59,24 @@ class Surprises:
             likelihood[part] = np.where(view.sign[part] > 0, yes, 1.0 - yes)
         order = np.argsort(likelihood, kind="stable")[:MOST_SURPRISES]
         return cls(rows[order], view.index[order], view.sign[order], likelihood[order])
+
+    @classmethod
+    def from_tensors(cls, tensors: storage.Tensors, shape: tuple[int, int]) -> Surprises:
+        """Restore what a file holds, checked."""
+
+        def part(name: str, dtype: type, least: float | None, most: float | None) -> NDArray[Any]:
+            name = f"record.surprises.{name}"
+            return checked.checked_array(tensors, name, dtype, (count,), least=least, most=most)
+
+        count: int | None = None
+        rows = part("rows", np.int32, 0, shape[0] - 1)
+        count = len(rows)
+        return cls(
+            rows,
+            part("columns", np.int32, 0, shape[1] - 1),
+            part("sign", np.int8, -1, 1),
+            part("probability", np.float64, 0.0, 1.0),
+        )
 
     def none(self) -> Surprises:
         """Return no surprises: they are answers too."""
@@ -138,17 +156,32 @@ class Record:
         }
 
     @classmethod
-    def from_state(cls, tensors: storage.Tensors, content: Mapping[str, Any]) -> Record:
-        """Restore what ``state`` returned."""
-        surprises = Surprises(*(tensors[f"record.surprises.{part.name}"] for part in fields(Surprises)))
+    def from_state(
+        cls, tensors: storage.Tensors, content: Mapping[str, Any], shape: tuple[int, int]
+    ) -> Record:
+        """Restore what ``state`` returned, of a model of this many rows and columns; checked."""
+        n_answers = checked.whole(content, "n_answers")
+        array = checked.checked_array
+        counts: dict[str, Counts] = {}
+        sizes: list[int] = []
+        for side, most in zip(("row", "column"), shape, strict=True):
+            count = array(tensors, f"record.{side}_counts", np.int64, (None,), least=0, most=n_answers)
+            yes = array(tensors, f"record.{side}_yes", np.int64, count.shape, least=0, most=n_answers)
+            if len(count) > most or int(count.sum()) != n_answers or (yes > count).any():
+                raise checked.FileError(f"the answers of the {side}s do not add up to {n_answers}")
+            counts |= {f"{side}_counts": count, f"{side}_yes": yes}
+            sizes.append(len(count))
+        source = checked.section(content, "source")
+        if any(isinstance(value, (dict, list)) for value in source.values()):
+            raise checked.FileError("the source of the answers holds more than names and numbers")
         return cls(
-            source=content["source"],
-            fingerprint=content["fingerprint"],
-            n_answers=content["n_answers"],
-            n_held_out=content["n_held_out"],
-            **{name: tensors[f"record.{name}"] for name in _COUNTS},
-            surprises=surprises,
-            certificates=tuple(certificate_from_dict(part) for part in content["certificates"]),
+            source=source,
+            fingerprint=checked.text(content, "fingerprint"),
+            n_answers=n_answers,
+            n_held_out=checked.whole(content, "n_held_out", 0, n_answers),
+            **counts,
+            surprises=Surprises.from_tensors(tensors, (sizes[0], sizes[1])),
+            certificates=tuple(map(certificate_from_dict, checked.listed(content, "certificates"))),
         )
 
 
@@ -189,19 +222,59 @@ def _plain(value: Any) -> Any:
 
 def certificate_from_dict(content: Mapping[str, Any]) -> AnyCertificate:
     """Restore a certificate of any kind."""
-    kind, delta = content["kind"], content.get("delta")
+    check_certificate(content)
+    kind, delta = content["kind"], content["delta"]
     if kind == "certificate":
         return _single({name: value for name, value in content.items() if name != "kind"})
     parts = tuple(_single(part) for part in content["certificates"])
     if kind == "selective":
-        return SelectiveCertificate(tuple(content["shares"]), tuple(content["thresholds"]), parts, delta)  # type: ignore[arg-type]
+        return SelectiveCertificate(tuple(content["shares"]), tuple(content["thresholds"]), parts, delta)
     if kind == "groups":
-        return GroupCertificate(content["by"], tuple(content["groups"]), parts, delta)  # type: ignore[arg-type]
-    if kind != "ladder":
-        raise ValueError(f"a certificate of kind {kind!r}")
+        return GroupCertificate(content["by"], tuple(content["groups"]), parts, delta)
     own = content.get("own")
-    return Ladder(parts, delta, None if own is None else _single(own))  # type: ignore[arg-type]
+    return Ladder(parts, delta, None if own is None else _single(own))
 
 
 def _single(content: Mapping[str, Any]) -> Certificate:
     return Certificate(**(dict(content) | {"assumptions": tuple(content["assumptions"])}))
+
+
+def check_certificate(content: Any) -> None:
+    """Refuse what is no certificate of any kind."""
+    kind = checked.text(content, "kind")
+    checked.number(content, "delta", least=0.0, most=1.0, positive=True)
+    if kind == "certificate":
+        _check_single(content)
+        return
+    if kind not in KINDS.values():
+        raise checked.FileError(f"a certificate of the unknown kind {kind[:40]!r}")
+    parts = checked.listed(content, "certificates")
+    own = content.get("own")
+    for part in [*parts, *([] if own is None else [own])]:
+        _check_single(part)
+    if not parts and own is None:
+        raise checked.FileError(f"a {kind} certificate without certificates of its own")
+    if kind == "selective":
+        for name in ("shares", "thresholds"):
+            values = checked.listed(content, name, len(parts))
+            for place in range(len(values)):
+                checked.number(values, place)
+    if kind == "groups":
+        checked.text(content, "by")
+        names = checked.listed(content, "groups", len(parts))
+        for place in range(len(names)):
+            checked.text(names, place)
+
+
+def _check_single(content: Any) -> None:
+    checked.number(content, "delta", least=0.0, most=1.0, positive=True)
+    checked.number(content, "bound", least=0.0)
+    for name in ("method", "predictor"):
+        checked.text(content, name)
+    if "of_this_model" in content:
+        checked.flag(content, "of_this_model")
+    terms, assumptions = checked.section(content, "terms"), checked.listed(content, "assumptions")
+    for name in terms:
+        checked.number(terms, name)
+    for place in range(len(assumptions)):
+        checked.text(assumptions, place)

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from onebit import checked
 from onebit.calibration import CERTAINTY, expected_sigmoid
 from onebit.engine import sampling_kernels
-from onebit.hierarchy import Hierarchy
+from onebit.hierarchy import Hierarchy, hierarchy_from_settings
 from onebit.posterior import checked_pairs
-from onebit.priors import prior_from_settings
 from onebit.storage import Tensors
 from onebit.threads import threads
 
@@ -258,25 +258,24 @@ class Draws:
     @classmethod
     def from_state(cls, tensors: Tensors, content: dict[str, Any]) -> Draws:
         """Restore what ``state`` returned; arrays that do not fit each other are refused."""
-        settings = dict(content["hierarchy"])
-        for name in ("factor_prior", "effect_prior"):
-            settings[name] = prior_from_settings(settings[name])
-        settings["shape"] = tuple(settings["shape"])
-        hierarchy = Hierarchy(**settings)
-        names = ("rows", "columns", "factors", "effects", "intercept")
-        parts = {name: tensors[f"draws.{name}"] for name in names}
-        count = len(parts["intercept"])
-        wanted = {
-            "rows": (hierarchy.shape[0], count, hierarchy.n_free(0)),
-            "columns": (hierarchy.shape[1], count, hierarchy.n_free(1)),
-            "factors": (count, hierarchy.rank),
-            "effects": (count, 2),
-            "intercept": (count,),
-        }
-        for name, shape in wanted.items():
-            if parts[name].shape != shape or count == 0:
-                raise ValueError(f"draws of shape {parts[name].shape} where {name} need {shape}")
-        for name in ("rows", "columns"):
-            if parts[name].dtype != np.float32:
-                raise ValueError(f"draws of type {parts[name].dtype}")
-        return cls(**parts, hierarchy=hierarchy, seed=int(content["seed"]))
+        hierarchy = hierarchy_from_settings(checked.section(content, "hierarchy"))
+        parts = checked_draws(tensors, "draws", hierarchy)
+        if len(parts["intercept"]) == 0:
+            raise checked.FileError("there are no draws")
+        return cls(**parts, hierarchy=hierarchy, seed=checked.whole(content, "seed"))
+
+
+def checked_draws(
+    tensors: Tensors, name: str, hierarchy: Hierarchy, count: int | None = None
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of some draws by their names, if they fit the prior and each other."""
+    intercept = checked.checked_array(tensors, f"{name}.intercept", np.float64, (count,))
+    count, (rows, columns) = len(intercept), hierarchy.shape
+    array = checked.checked_array
+    return {
+        "rows": array(tensors, f"{name}.rows", np.float32, (rows, count, hierarchy.n_free(0))),
+        "columns": array(tensors, f"{name}.columns", np.float32, (columns, count, hierarchy.n_free(1))),
+        "factors": array(tensors, f"{name}.factors", np.float64, (count, hierarchy.rank), positive=True),
+        "effects": array(tensors, f"{name}.effects", np.float64, (count, 2), positive=True),
+        "intercept": intercept,
+    }

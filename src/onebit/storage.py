@@ -10,9 +10,7 @@ import datetime
 import hashlib
 import json
 import os
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +18,36 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+
+from onebit import checked
+from onebit.checked import FileError as FileError
+from onebit.files import written_whole
 
 FORMAT = "onebit"
 VERSION = 1
 
 Tensors = dict[str, NDArray[Any]]
 
-
-class FileError(ValueError):
-    """A file that is not a readable onebit file: foreign, damaged, or of a newer version."""
+# The names that safetensors has for what we write, and for what older versions may have written.
+_NAMES = {
+    "float64": "F64", "int64": "I64", "uint64": "U64", "float32": "F32", "int32": "I32", "uint32": "U32",
+    "float16": "F16", "int16": "I16", "uint16": "U16", "int8": "I8", "uint8": "U8", "bool": "BOOL",
+}  # fmt: skip
+_ID_KINDS = ("integer", "boolean", "floating", "datetime64", "objects")
+_MOMENTS = tuple(f"<M8[{unit}]" for unit in ("s", "ms", "us", "ns"))
 
 
 def write(path: str | os.PathLike[str], kind: str, tensors: Tensors, content: Mapping[str, Any]) -> None:
-    """Write arrays and JSON content to ``path``, atomically."""
+    """Write arrays and JSON content to ``path``, atomically; the same content gives the same bytes."""
+    write_text(path, kind, tensors, json.dumps(content, sort_keys=True, allow_nan=False))
+
+
+def write_text(path: str | os.PathLike[str], kind: str, tensors: Tensors, text: str) -> None:
+    """Write arrays and content that is JSON already."""
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot save to {path}: the folder {path.parent} does not exist")
-    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-    text = json.dumps(content, sort_keys=True, allow_nan=False)
+    arrays = {name: _plain_array(name, array) for name, array in tensors.items()}
     metadata = {
         "format": FORMAT,
         "version": str(VERSION),
@@ -47,31 +56,48 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Tensors, content: Ma
         "sha256": _digest(kind, text, arrays),
     }
     with written_whole(path) as temporary:
-        mode = temporary.stat().st_mode  # of any new file; the writer makes private ones
-        try:
-            save_file(arrays, temporary, metadata=metadata)
-        except SafetensorError as error:  # a full disk comes as this
-            raise OSError(f"{path} could not be written: {error}") from None
-        temporary.chmod(mode)
+        save_file(arrays, temporary, metadata)
 
 
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a new file to write to, which takes the place of ``path`` at the end, or nothing does."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        temporary.touch()
-        yield temporary
-        os.replace(temporary, path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno is not None:
-            error.filename = str(path)  # a full disk does not say which file it had no room for
-        raise
+def save_file(arrays: Tensors, path: Path, metadata: Mapping[str, str]) -> None:
+    """Write a safetensors file: the length of its header, the header, and the arrays one by one.
+
+    The library's own writer puts the metadata in another order each time.
+    """
+    # Wide numbers first, so that all stand at multiples of their size; the library orders them so too.
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+    end = 0
+    for name in order:
+        array = arrays[name]
+        begin, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": _NAMES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [begin, end],
+        }
+    head = json.dumps(header, separators=(",", ":")).encode("ascii")
+    head += b" " * (-len(head) % 8)
+    with path.open("wb") as file:
+        file.write(len(head).to_bytes(8, "little"))
+        file.write(head)
+        for name in order:
+            file.write(arrays[name].reshape(-1).view(np.uint8).data)
+
+
+def _plain_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array as it lies in a file."""
+    plain = np.asarray(array, order="C")
+    if plain.dtype.name not in _NAMES:
+        raise TypeError(f"{name}: numbers of type {plain.dtype} cannot be saved")
+    return plain.astype(plain.dtype.newbyteorder("<"), copy=False)
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[Tensors, dict[str, Any]]:
-    """Read what ``write`` wrote, checking kind, version and checksum."""
+    """Read what ``write`` wrote, checking kind, version and checksum.
+
+    The checksum says that nothing is damaged. Whoever uses the content checks it (``onebit.checked``).
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
@@ -81,27 +107,36 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[Tensors, dict[str, An
             if metadata.get("format") != FORMAT:
                 raise FileError(f"{path} is not a onebit file")
             version = metadata.get("version", "")
-            if not version.isdigit() or int(version) > VERSION:
+            if not (version.isascii() and version.isdigit() and len(version) < 10):
+                raise FileError(f"{path} has the format version {version[:20]!r}, which is none")
+            if int(version) > VERSION:
                 raise FileError(
                     f"{path} has format version {version!r}, newer than this package reads "
                     f"({VERSION}); upgrade onebit"
                 )
             if metadata.get("kind") != kind:
-                raise FileError(f"{path} holds a {metadata.get('kind')}, not a {kind}")
+                raise FileError(f"{path} holds a {str(metadata.get('kind'))[:40]}, not a {kind}")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, UnicodeDecodeError) as error:
+    except FileError:
+        raise
+    # An unknown type of numbers comes as one of the last, as does a shape that no array can have.
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise FileError(f"{path} is not a onebit file, or it is damaged ({error})") from None
     text = metadata.get("content", "")
     if metadata.get("sha256") != _digest(kind, text, tensors):
         raise FileError(f"{path} is damaged: its checksum does not match; restore it from a copy")
-    return tensors, json.loads(text)
+    with checked.taken_apart(path, "restore it from a copy"):
+        content = checked.parsed(text)
+        if not isinstance(content, dict):
+            raise FileError(f"its content is a {type(content).__name__}")
+    return tensors, content
 
 
 def _digest(kind: str, text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
-    digest = hashlib.sha256(f"{FORMAT}/{VERSION}/{kind}/{text}".encode())
+    digest = hashlib.sha256(f"{FORMAT}/{VERSION}/{kind}/{text}".encode("utf-8", "surrogatepass"))
     for name in sorted(tensors):
         array = np.ascontiguousarray(tensors[name])
-        digest.update(f"/{name}/{array.dtype.str}/{array.shape}/".encode())
+        digest.update(f"/{name}/{array.dtype.str}/{tensors[name].shape}/".encode())
         digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
@@ -109,7 +144,9 @@ def _digest(kind: str, text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
 def pack_ids(index: pd.Index, name: str) -> tuple[Tensors, dict[str, Any]]:
     """Return arrays and JSON from which ``unpack_ids`` restores the ids, with their types."""
     kind = index.inferred_type
-    if len(index) == 0 or (kind == "integer" and index.dtype.kind in "iu"):
+    if len(index) == 0:
+        return {name: np.empty(0, np.int64)}, {"kind": "integer"}
+    if kind == "integer" and index.dtype.kind in "iu":
         return {name: np.asarray(index)}, {"kind": "integer"}
     if kind == "boolean":
         return {name: index.to_numpy(dtype=np.uint8)}, {"kind": "boolean"}
@@ -127,16 +164,39 @@ def pack_ids(index: pd.Index, name: str) -> tuple[Tensors, dict[str, Any]]:
 
 
 def unpack_ids(tensors: Tensors, content: Mapping[str, Any], name: str) -> pd.Index:
-    """Restore ids that ``pack_ids`` wrote."""
-    array, kind = tensors[name], content["kind"]
+    """Restore ids that ``pack_ids`` wrote; ids that no fit has are refused."""
+    kind = checked.text(content, "kind")
+    if kind not in _ID_KINDS:
+        raise FileError(f"{name} are of the unknown kind {kind[:40]!r}")
+    index = _unpacked(tensors, content, name, kind)
+    if index.hasnans or (kind == "floating" and not np.isfinite(index.to_numpy()).all()):
+        raise FileError(f"{name} hold a missing or infinite id")
+    if not index.is_unique:
+        raise FileError(f"{name} hold the id {index[index.duplicated()].tolist()[0]!r} twice")
+    return index
+
+
+def _unpacked(tensors: Tensors, content: Mapping[str, Any], name: str, kind: str) -> pd.Index:
+    if kind == "integer":
+        if name not in tensors or tensors[name].ndim != 1 or tensors[name].dtype.kind not in "iu":
+            raise FileError(f"{name} are not a list of whole numbers")
+        return pd.Index(tensors[name])
+    if kind == "boolean":
+        return pd.Index(checked.checked_array(tensors, name, np.uint8, (None,), most=1).astype(bool))
+    if kind == "floating":
+        return pd.Index(checked.checked_array(tensors, name, np.float64, (None,), most=np.inf))
     if kind == "datetime64":
-        index = pd.DatetimeIndex(array.view(content["type"]))
-        zone = content["zone"]
-        return index.tz_localize("UTC").tz_convert(zone) if zone else index
-    if kind == "objects":
-        values = json.loads(array.tobytes().decode("utf-8", "surrogatepass"))
-        return pd.Index([_restored(value) for value in values])
-    return pd.Index(array.astype(bool) if kind == "boolean" else array)
+        moments = checked.checked_array(tensors, name, np.int64, (None,))
+        if checked.text(content, "type") not in _MOMENTS:
+            raise FileError(f"{name} are moments of the unknown type {content['type'][:40]!r}")
+        index = pd.DatetimeIndex(moments.view(content["type"]))
+        zone = content.get("zone")
+        return index.tz_localize("UTC").tz_convert(checked.text(content, "zone")) if zone else index
+    stored = checked.checked_array(tensors, name, np.uint8, (None,))
+    values = checked.parsed(stored.tobytes().decode("utf-8", "surrogatepass"))
+    if not isinstance(values, list):
+        raise FileError(f"{name} are not a list")
+    return pd.Index([_restored(value) for value in values], tupleize_cols=False)
 
 
 def _plain(value: Any, name: str) -> Any:
@@ -158,11 +218,16 @@ def _plain(value: Any, name: str) -> Any:
 
 
 def _restored(value: Any) -> Any:
-    if not isinstance(value, list):
+    if isinstance(value, (str, int, float)):
         return value
-    if value[0] == "tuple":
-        return tuple(_restored(part) for part in value[1])
-    if value[0] == "timestamp":
-        return pd.Timestamp(value[1], tz=value[3]).as_unit(value[2])
-    kind = datetime.datetime if value[2] else datetime.date
-    return kind.fromisoformat(value[1])
+    if not isinstance(value, list) or not value:
+        raise FileError(f"an id is {str(value)[:40]!r}")
+    tag, *parts = value
+    if tag == "tuple" and len(parts) == 1:
+        return tuple(_restored(part) for part in checked.listed(parts, 0))
+    if tag == "timestamp" and len(parts) == 3:
+        return pd.Timestamp(checked.whole(parts, 0, -(2**63), 2**63 - 1), tz=parts[2]).as_unit(parts[1])
+    if tag != "date" or len(parts) != 2:
+        raise FileError(f"an id of the unknown kind {str(tag)[:40]!r}")
+    kind = datetime.datetime if checked.flag(parts, 1) else datetime.date
+    return kind.fromisoformat(checked.text(parts, 0))

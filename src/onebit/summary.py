@@ -9,6 +9,7 @@ import numpy as np
 
 from onebit import __version__
 from onebit.certificates import Certificate, GroupCertificate
+from onebit.diagnostics import Mixing, sampling_words
 from onebit.estimator import PairClassifier
 from onebit.ladder import Ladder
 from onebit.models import plain_parameters
@@ -39,8 +40,8 @@ def summary(model: PairClassifier) -> dict[str, Any]:
         "columns": columns,
         "answers": model.n_observations_,
         "density": model.n_observations_ / (rows * columns),
-        "row_ids": _examples(model.rows_.labels),
-        "column_ids": _examples(model.columns_.labels),
+        "row_ids": _examples(model.rows_.listed_labels),
+        "column_ids": _examples(model.columns_.listed_labels),
         "written_as": [str(value) for value in model.classes_.tolist()],
         "rank": int(getattr(model, "rank_", 0)),
         "settings": settings_of(model),
@@ -52,9 +53,11 @@ def summary(model: PairClassifier) -> dict[str, Any]:
     draws = getattr(part, "draws_", None)
     if draws is not None:
         content["sweeps"], content["draws"] = part.n_sweeps_, draws.count
-        worst = part.diagnostics_[["rhat", "ess"]].agg({"rhat": "max", "ess": "min"})
-        for name, value in worst.items():
+        mixing = Mixing.of(part.diagnostics_)
+        content["mixing"] = mixing.verdict
+        for name, value in (("rhat", mixing.rhat), ("ess", mixing.ess)):
             content[f"worst_{name}"] = None if np.isnan(value) else round(float(value), 3)
+    content["sampling"] = " ".join(sampling_words(model))
     content["answers_kept"] = model.answers_kept
     record = model.record_
     if record is not None:
@@ -81,8 +84,9 @@ def _statements(certificate: Any) -> Iterator[dict[str, Any]]:
         return  # the surest shares are a table of their own
     for part in parts:
         yield {
+            "statement": part.sentence(),
             "error_at_most": part.bound,
-            "of": part.predictor.rstrip(","),
+            "of": part.whose,
             "of_this_model": part.of_this_model,
             "method": part.method,
             "delta": certificate.delta,

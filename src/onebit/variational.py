@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from onebit import directions
+from onebit import checked, directions
 from onebit.certificates import Certificate
 from onebit.engine.coordinate import Callback, Fit, Progress, Schedule, Workers, minimise
 from onebit.engine.foldin import fold_in
@@ -320,16 +320,19 @@ class VariationalCompleter(PairClassifier):
         }
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
-        self._store(
-            Fit(
-                Posterior.from_state(tensors, content["posterior"]),
-                content["objective"],
-                tensors["objective_path"],
-                content["n_iter"],
-                content["converged"],
-            ),
-            {},
+        fit = Fit(
+            Posterior.from_state(tensors, checked.section(content, "posterior")),
+            checked.number(content, "objective"),
+            checked.checked_array(tensors, "objective_path", np.float64, (None,)),
+            checked.whole(content, "n_iter"),
+            checked.flag(content, "converged"),
         )
+        if fit.posterior.shape != (len(self.rows_), len(self.columns_)):
+            raise checked.FileError(
+                f"it was fitted to {fit.posterior.shape} rows and columns and has ids of "
+                f"{(len(self.rows_), len(self.columns_))}"
+            )
+        self._store(fit, {})
 
     def _score_moments(self, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> tuple[Array, Array]:
         return self.posterior_.score_moments(rows, columns, self.n_jobs, self.device)
@@ -348,6 +351,7 @@ class VariationalCompleter(PairClassifier):
         return top_columns(self.posterior_, rows, count, seen, self.n_jobs, self.device)
 
     def _effects(self, side: int) -> pd.Series:
+        """Return the mean effects of a side, in the order of the codes."""
         check_is_fitted(self)
         hierarchy = self.posterior_.hierarchy
         if not hierarchy.has_effect(side):
@@ -358,12 +362,12 @@ class VariationalCompleter(PairClassifier):
     @property
     def row_effects_(self) -> pd.Series:
         """The mean effect of each row: how much readier it is to say "yes" (a student's ability)."""
-        return self._effects(0)
+        return self._effects(0).iloc[self.rows_.listed]
 
     @property
     def column_effects_(self) -> pd.Series:
         """The mean effect of each column: how much more "yes" it gets (an exercise's easiness)."""
-        return self._effects(1)
+        return self._effects(1).iloc[self.columns_.listed]
 
     @property
     def prior_choices(self) -> int:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from onebit.cli import options as o
 from onebit.cli.predicting import loaded
-from onebit.cli.shell import Voice, WrongCommand, checked_output, plain_errors
+from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
 
 
 def certify(
@@ -130,6 +130,8 @@ def info(model: o.Model, as_json: o.Json = False, quiet: o.Quiet = False) -> Non
 def _shown(value: Any) -> str:
     from rich.markup import escape
 
+    if isinstance(value, dict) and "statement" in value:
+        return escape(value["statement"])
     if isinstance(value, dict):
         return escape(", ".join(f"{name} {_shown(part)}" for name, part in value.items()))
     if isinstance(value, list):
@@ -159,6 +161,7 @@ def report(
 
         voice = Voice(quiet, as_json)
         checked_output(output)
+        check_distinct({"the model": model}, {"the report": output})
         fitted = loaded(model, threads, device)
         if output == "-":
             typer.echo(render_report(fitted, title))

@@ -10,7 +10,14 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from onebit.cli import options as o
-from onebit.cli.shell import Voice, WrongCommand, checked_output, command_line, plain_errors
+from onebit.cli.shell import (
+    Voice,
+    WrongCommand,
+    check_distinct,
+    checked_output,
+    command_line,
+    plain_errors,
+)
 
 MODELS = ("auto", "logistic", "hinge", "gibbs", "nuclear")
 INFERENCES = ("variational", "sampling")
@@ -26,6 +33,7 @@ def new_model(
     inference: str = "variational",
     samples: int | None = None,
     chains: int | None = None,
+    sampling_seconds: float | None = None,
 ) -> Any:
     """Return an unfitted completer by its short name."""
     import onebit
@@ -52,7 +60,11 @@ def new_model(
     if name == "auto":
         if rank is not None:
             raise WrongCommand("--model auto finds the rank by itself; give --rank with another model")
+        if sampling_seconds is not None:
+            machine["sampling_seconds"] = sampling_seconds
         return onebit.AutoCompleter(random_state=seed, **machine)
+    if sampling_seconds is not None:
+        raise WrongCommand("--sampling-seconds goes with --model auto; others take --samples")
     if name == "nuclear":
         return onebit.NuclearNormCompleter(**ranked, random_state=seed)
     kinds = {
@@ -77,12 +89,16 @@ def read(
     delimiter: str | None,
     no_header: bool,
     skip_bad: bool,
+    drop: list[str] | None = None,
+    no_ids: bool = False,
 ) -> Any:
     """Read a file of answers as the options say, and say what was guessed."""
     from onebit.tables import Layout, read_table
     from onebit.tables.answers import Vocabulary
 
-    layout = Layout(row, col, answer, wide or None, not no_header, format, delimiter)
+    layout = Layout(
+        row, col, answer, wide or None, not no_header, format, delimiter, drop=drop or (), ids=not no_ids
+    )
     words = Vocabulary(threshold, yes, no)
     with voice.reading(path) as advance:
         reading = read_table(path, layout, words, skip_bad=skip_bad, advance=advance)
@@ -111,6 +127,12 @@ Inference = Annotated[
 Samples = Annotated[
     int | None, typer.Option(min=1, help="Draws of each chain, 200 unless given (sampling).")
 ]
+SamplingSeconds = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, help="The most that auto may sample, reckoned for one core; 60 unless given, 0 never."
+    ),
+]
 Chains = Annotated[int | None, typer.Option(min=1, help="Chains, 1 unless given (sampling).")]
 
 
@@ -122,6 +144,7 @@ def fit(
     inference: Inference = "variational",
     samples: Samples = None,
     chains: Chains = None,
+    sampling_seconds: SamplingSeconds = None,
     certify: Annotated[
         float, typer.Option(help="Share of the answers to hold out for the certificate; 0 for none.")
     ] = 0.1,
@@ -161,6 +184,8 @@ def fit(
     delimiter: o.Delimiter = None,
     no_header: o.NoHeader = False,
     skip_bad: o.SkipBad = False,
+    drop: o.Drop = None,
+    no_ids: o.NoIds = False,
     seed: o.Seed = 0,
     threads: o.Threads = None,
     device: o.Device = "cpu",
@@ -175,6 +200,8 @@ def fit(
       onebit fit ratings.parquet --threshold 3.5 -o movies.onebit --report movies.html
 
       onebit fit votes.csv --wide -o votes.onebit
+
+      onebit fit survey.csv --wide --drop age --drop sex -o survey.onebit
 
       zcat log.csv.gz | onebit fit - -o model.onebit
 
@@ -191,6 +218,9 @@ def fit(
 
         voice = Voice(quiet, as_json)
         checked_output(output, stdout=False)
+        check_distinct(
+            {"the file of answers": file}, {"the model": output, "the report": report}, checkpoint
+        )
         if report is not None:
             from onebit.report import check_installed
 
@@ -201,7 +231,9 @@ def fit(
             raise WrongCommand(
                 "--refit goes with a certificate: without one all answers are fitted anyway"
             )
-        estimator = new_model(model, rank, seed, threads, device, inference, samples, chains)
+        estimator = new_model(
+            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds
+        )
         reading = read(
             voice,
             file,
@@ -216,6 +248,8 @@ def fit(
             delimiter,
             no_header,
             skip_bad,
+            drop,
+            no_ids,
         )
         seen = reading.observations
         rows, columns = seen.shape
@@ -289,6 +323,7 @@ def evaluate(
     inference: Inference = "variational",
     samples: Samples = None,
     chains: Chains = None,
+    sampling_seconds: SamplingSeconds = None,
     row: o.Row = None,
     col: o.Col = None,
     answer: o.Answer = None,
@@ -300,6 +335,8 @@ def evaluate(
     delimiter: o.Delimiter = None,
     no_header: o.NoHeader = False,
     skip_bad: o.SkipBad = False,
+    drop: o.Drop = None,
+    no_ids: o.NoIds = False,
     seed: o.Seed = 0,
     threads: o.Threads = None,
     device: o.Device = "cpu",
@@ -318,7 +355,9 @@ def evaluate(
         from onebit.evaluation import evaluate as measure
 
         voice = Voice(quiet, as_json)
-        estimator = new_model(model, rank, seed, threads, device, inference, samples, chains)
+        estimator = new_model(
+            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds
+        )
         reading = read(
             voice,
             file,
@@ -333,6 +372,8 @@ def evaluate(
             delimiter,
             no_header,
             skip_bad,
+            drop,
+            no_ids,
         )
         with voice.bar("evaluating") as tell:
             result = measure(estimator, reading.observations, folds, seed, tell)

@@ -41,6 +41,21 @@ Wide = Annotated[
         help="One row a line: ids first, then an answer or a blank a column.",
     ),
 ]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drop",
+        metavar="COLUMN",
+        rich_help_panel=_IN,
+        help="Leave this column out: name or number; may be repeated.",
+    ),
+]
+NoIds = Annotated[
+    bool,
+    typer.Option(
+        "--no-ids", rich_help_panel=_IN, help="A wide table without row ids: its rows are 1, 2, 3."
+    ),
+]
 Threshold = Annotated[
     float | None,
     typer.Option(rich_help_panel=_IN, help="Answers are numbers; those above this one mean yes."),

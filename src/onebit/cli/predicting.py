@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from onebit.cli import options as o
-from onebit.cli.shell import Voice, WrongCommand, checked_output, plain_errors
+from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
 
 DEFAULT_MAX_ERROR = 0.1
 
@@ -23,6 +23,21 @@ OutputFormat = Annotated[
     str | None,
     typer.Option("--output-format", help="csv, tsv, jsonl, parquet or arrow; else by the name."),
 ]
+Spreadsheet = Annotated[
+    bool,
+    typer.Option(
+        "--spreadsheet", help="Put an apostrophe before ids that a spreadsheet would run as formulas."
+    ),
+]
+
+
+def checked_format(output: str, output_format: str | None, spreadsheet: bool) -> None:
+    """Refuse an output of a format that is not written."""
+    from onebit.tables.writing import output_format as format_of
+
+    kind, _ = format_of(output, output_format)
+    if spreadsheet and kind not in ("csv", "tsv"):
+        raise WrongCommand(f"--spreadsheet goes with csv and tsv, not with {kind}")
 
 
 def loaded(path: str, threads: int | None, device: str | None = None) -> Any:
@@ -85,6 +100,7 @@ def predict(
     ] = None,
     output: Output = "-",
     output_format: OutputFormat = None,
+    spreadsheet: Spreadsheet = False,
     max_error: o.MaxError = None,
     delta: o.Delta = 0.05,
     row: o.Row = None,
@@ -114,7 +130,7 @@ def predict(
     with plain_errors():
         from onebit.outputs import Tally, id_names, predicted_pairs
         from onebit.tables import Layout, read_pairs, table_writer
-        from onebit.tables.writing import output_format as check_format
+        from onebit.tables.writing import Formulas
 
         voice = Voice(quiet)
         if (pairs is None) == (not pair):
@@ -122,7 +138,9 @@ def predict(
         if as_json:
             output_format = "jsonl"
         checked_output(output)
-        check_format(output, output_format)
+        check_distinct({"the model": model, "the file of pairs": pairs}, {"the table": output})
+        checked_format(output, output_format, spreadsheet)
+        formulas = Formulas(spreadsheet)
         fitted = loaded(model, threads, device)
         kept = kept_predictions(voice, fitted, max_error, delta)
         names = id_names(fitted)
@@ -145,9 +163,10 @@ def predict(
             advance = steps.enter_context(voice.reading(pairs, "predicting"))
             batches = read_pairs(pairs, layout, skip_bad=skip_bad, tell=tell, advance=advance)
         tally = Tally()
-        with steps, table_writer(output, output_format) as write:
+        with steps, table_writer(output, output_format, formulas) as write:
             for table in predicted_pairs(fitted, batches, kept, tally):
                 write(table)
+        _note_formulas(voice, output, formulas)
         for problems in found:
             if problems.count:
                 voice.note(
@@ -162,6 +181,13 @@ def predict(
         voice.note(
             f"{tally.pairs:,} pairs predicted{certified}" + "".join(f"; {text}" for text in unknown)
         )
+
+
+def _note_formulas(voice: Voice, output: str, formulas: Any) -> None:
+    """Say which ids a spreadsheet program would take for formulas."""
+    note = formulas.note()
+    if note is not None:
+        voice.note(note if output == "-" else f"{output}: {note}")
 
 
 def _check_names(chosen: Any, model: Any) -> None:
@@ -211,6 +237,7 @@ def complete(
     ] = None,
     output: Output = "-",
     output_format: OutputFormat = None,
+    spreadsheet: Spreadsheet = False,
     row: Annotated[
         list[str] | None, typer.Option("--row", metavar="ID", help="Only this row; may be repeated.")
     ] = None,
@@ -252,7 +279,7 @@ def complete(
         from onebit.outputs import best_blanks, block_rows, whole_matrix
         from onebit.tables import table_writer
         from onebit.tables.encoding import TextLookup
-        from onebit.tables.writing import output_format as check_format
+        from onebit.tables.writing import Formulas
 
         voice = Voice(quiet)
         if what not in ("answer", "probability", "score"):
@@ -265,7 +292,9 @@ def complete(
         if as_json:
             output_format = "jsonl"
         checked_output(output)
-        check_format(output, output_format)
+        check_distinct({"the model": model}, {"the table": output})
+        checked_format(output, output_format, spreadsheet)
+        formulas = Formulas(spreadsheet)
         fitted = loaded(model, threads, device)
         if not (answered if top is not None else everywhere or (what == "score" and not long)):
             try:
@@ -278,7 +307,7 @@ def complete(
                     f"{model} does not hold its answers, so the blanks are not known; say {option}, or "
                     "fit again without --forget-answers"
                 ) from None
-        rows = np.arange(len(fitted.rows_), dtype=np.int32)
+        rows = fitted.rows_.listed
         if row:
             asked = pa.array([name.encode() for name in row], pa.large_binary())
             rows = TextLookup(fitted.rows_).codes(asked)
@@ -291,10 +320,14 @@ def complete(
             else whole_matrix(fitted, rows, what, wide=not long, kept=kept, everywhere=everywhere)
         )
         lines, step = 0, block_rows(fitted, top)
-        with voice.bar("completing", "share") as tell, table_writer(output, output_format) as write:
+        with (
+            voice.bar("completing", "share") as tell,
+            table_writer(output, output_format, formulas) as write,
+        ):
             for number, table in enumerate(tables, start=1):
                 write(table)
                 lines += table.num_rows
                 tell(min(number * step, len(rows)), len(rows), None)
+        _note_formulas(voice, output, formulas)
         if output != "-":
             voice.note(f"{output}: {lines:,} lines")

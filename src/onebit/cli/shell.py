@@ -6,9 +6,11 @@ Exit codes: 0 done, 1 the work failed, 2 the command was wrong, 130 stopped by C
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from onebit.engine.checkpoint import own_name
+from onebit.files import identity, is_special
 from onebit.gpu.device import DeviceError
 
 FAILED, WRONG, STOPPED = 1, 2, 130
@@ -187,11 +191,52 @@ def checked_output(path: str, *, stdout: bool = True) -> str:
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(f"cannot write {path}: it is a folder; name a file in it")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: the folder {target.parent} does not exist")
-    if not _writable(target.parent):
+    if is_special(target):
+        if not os.access(target, os.W_OK):
+            raise PermissionError(f"cannot write {path}: it is read-only")
+        return path
+    folder = Path(os.path.realpath(target)).parent  # of a link, that of what it points at
+    if not folder.is_dir():
+        folder = folder if target.is_symlink() else target.parent
+        raise FileNotFoundError(f"cannot write {path}: the folder {folder} does not exist")
+    if not _writable(folder):
         raise PermissionError(f"cannot write {path}: the folder {target.parent} is read-only")
     return path
+
+
+def check_distinct(
+    read: Mapping[str, str | None], written: Mapping[str, str | None], checkpoint: str | None = None
+) -> None:
+    """Refuse an output that is also an input, or another output, before the work begins.
+
+    Files go by what they are for; one file may have several names.
+    """
+    taken = {_same(path): what for what, path in read.items() if path not in (None, "-")}
+    if checkpoint is not None:
+        if _same(checkpoint) in taken:
+            raise WrongCommand(f"{checkpoint} is {taken[_same(checkpoint)]}; name a folder of its own")
+        taken[_same(checkpoint)] = "the folder of the checkpoint"
+    for what, path in written.items():
+        if path is None or (path != "-" and _is_device(path)):
+            continue
+        if _same(path) in taken:
+            raise WrongCommand(f"{what} would overwrite {taken[_same(path)]}, {path}; name another file")
+        inside = checkpoint is not None and _same(os.path.dirname(path) or ".") == _same(checkpoint)
+        if inside and own_name(Path(path)):
+            raise WrongCommand(f"{path} is a name that the checkpoint uses; name another file")
+        taken[_same(path)] = what
+
+
+def _same(path: str | None) -> tuple[object, ...]:
+    assert path is not None
+    return ("-",) if path == "-" else identity(path)
+
+
+def _is_device(path: str) -> bool:
+    """Say whether something takes whatever is written and keeps nothing, such as /dev/null."""
+    with suppress(OSError):
+        return stat.S_ISCHR(os.stat(path).st_mode)
+    return False
 
 
 def _writable(folder: Path) -> bool:

@@ -8,7 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from onebit.cli import options as o
-from onebit.cli.shell import Voice, checked_output, command_line, lines_or_bar, plain_errors
+from onebit.cli.shell import (
+    Voice,
+    check_distinct,
+    checked_output,
+    command_line,
+    lines_or_bar,
+    plain_errors,
+)
 
 
 def simulate(
@@ -51,6 +58,7 @@ def simulate(
         checked_output(output)
         if truth is not None:
             checked_output(truth)
+        check_distinct({}, {"the table": output, "the truth": truth})
         if world.lower() == "school":
             shape = (rows or 400, cols or 150)
             drawn = school(*shape, max(1, round(density * shape[0] * shape[1])), seed)

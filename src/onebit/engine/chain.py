@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit import checked
 from onebit.engine import sampling_kernels
 from onebit.engine.counter import chain_key, sweep_generator
 from onebit.engine.draws import LARGEST_COPIES, polya_gamma_hats
@@ -34,6 +35,7 @@ from onebit.hierarchy import Hierarchy
 from onebit.losses import LOGISTIC, Loss
 from onebit.observations import Observations, View
 from onebit.posterior import Gaussians, Posterior
+from onebit.storage import Tensors
 from onebit.threads import Threads
 
 Array = NDArray[np.float64]
@@ -43,6 +45,8 @@ Table = NDArray[np.float32]
 _ROWS_AT_ONCE = 16384
 # Most steps of a slice to either side, each of one in the logarithm.
 _STEPS = 30
+# Most shrinkings of a slice. Each leaves three quarters of it on average: after so many nothing is left.
+_SHRINKS = 500
 SIDES = ("row", "column")
 
 
@@ -146,6 +150,29 @@ class Chain:
         chain.hyper = chain._drawn_hyper(rng)
         return chain
 
+    def state(self, name: str) -> Tensors:
+        """Return what the chain needs to go on, as arrays whose names begin with ``name``."""
+        hyper = self.hyper
+        above = np.concatenate([hyper.factors, hyper.effects, [hyper.intercept]])
+        return {f"{name}.0": self.tables[0], f"{name}.1": self.tables[1], f"{name}.hyper": above}
+
+    def restore(self, tensors: Tensors, name: str, sweep: int) -> None:
+        """Take up what ``state`` returned after so many sweeps, checked."""
+        hierarchy = self.target.hierarchy
+        rank, tables = hierarchy.rank, []
+        for side in (0, 1):
+            part = f"{name}.{side}"
+            table = checked.checked_array(tensors, part, np.float32, self.tables[side].shape)
+            beyond = rank + 2 if hierarchy.has_effect(side) else rank + 1
+            if (table[:, rank] != 1.0).any() or table[:, beyond:].any():
+                raise checked.FileError(f"{part} is no table of factors and effects")
+            tables.append(table.copy())
+        hyper = checked.checked_array(tensors, f"{name}.hyper", np.float64, (rank + 3,))
+        if not (hyper[:-1] > 0).all():
+            raise checked.FileError(f"{name}.hyper holds a variance that is not positive")
+        self.tables, self.sweep = tables, sweep
+        self.hyper = Hyper(hyper[:rank], hyper[rank : rank + 2], float(hyper[rank + 2]))
+
     def step(self, pool: Threads) -> None:
         """Make one sweep."""
         self.sweep += 1
@@ -232,6 +259,8 @@ class Chain:
                 t: float, linear: float = linear, square: float = square, variance: float = variance
             ) -> float:
                 g = math.exp(t)
+                if not 0.0 < variance * g < math.inf:  # beyond what a double holds
+                    return -math.inf
                 return prior.log_density(variance * g) + t + g * (linear - square * g)
 
             stretch[k] = math.exp(slice_draw(log_density, 0.0, rng))
@@ -329,7 +358,11 @@ def prior_terms(hierarchy: Hierarchy, hyper: Hyper, side: int, mean: Array) -> t
 
 
 def slice_draw(log_density: Callable[[float], float], start: float, rng: np.random.Generator) -> float:
-    """Draw once from a density on the line by a slice (Neal, 2003): step out, then shrink."""
+    """Draw once from a density on the line by a slice (Neal, 2003): step out, then shrink.
+
+    Where the slice is too thin for doubles, or the density is not a number, the present value stays: a
+    step that leaves the target as it is.
+    """
     level = log_density(start) - rng.standard_exponential()
     low = start - rng.random()
     high = low + 1.0
@@ -341,7 +374,7 @@ def slice_draw(log_density: Callable[[float], float], start: float, rng: np.rand
         if log_density(high) <= level:
             break
         high += 1.0
-    while True:
+    for _ in range(_SHRINKS):
         value = low + (high - low) * rng.random()
         if log_density(value) > level:
             return value
@@ -349,6 +382,7 @@ def slice_draw(log_density: Callable[[float], float], start: float, rng: np.rand
             low = value
         else:
             high = value
+    return start
 
 
 def filled_table(values: NDArray[np.floating], rank: int, has_effect: bool) -> Table:

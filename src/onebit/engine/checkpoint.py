@@ -9,21 +9,32 @@ bit for bit.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from onebit.storage import Tensors, read, write, written_whole
+from onebit import checked, files
+from onebit.storage import Tensors, read, write
 
 # Seconds between two writes of an unfinished descent.
 INTERVAL = 20.0
 _IDENTITY = "checkpoint.json"
+_LOCK = "checkpoint.lock"
+# Beside the identity of the fit: whether the folder was made for it.
+_MADE = "folder made"
+# What a fit writes into its folder, and what a killed one leaves of that.
+_OWN = re.compile(
+    r"descent-\d{4,}\.onebit|\.(descent-\d{4,}\.onebit|checkpoint\.json)\.[0-9a-f]{32}\.part"
+)
+ADVICE = "delete the folder to start anew"
 
 State = tuple[Tensors, dict[str, Any]]
+Restored = TypeVar("Restored")
 
 
 class Descent:
@@ -33,9 +44,13 @@ class Descent:
         self.path = path
         self.last = time.monotonic()
 
-    def found(self) -> State | None:
-        """Return what an earlier run left of this descent."""
-        return read(self.path, "descent") if self.path.is_file() else None
+    def found(self, restore: Callable[[Tensors, dict[str, Any]], Restored]) -> Restored | None:
+        """Return what ``restore`` makes of that which an earlier run left of this descent."""
+        if not self.path.is_file():
+            return None
+        state = read(self.path, "descent")
+        with checked.taken_apart(self.path, ADVICE):
+            return restore(*state)
 
     def offer(self, state: Callable[[], State]) -> None:
         """Write the state if the last time is long enough ago."""
@@ -53,6 +68,7 @@ class Checkpoint:
     """The folder of one fit, and how many of its descents have begun."""
 
     folder: Path
+    made: bool
     descents: int = 0
 
     def next(self) -> Descent:
@@ -60,12 +76,13 @@ class Checkpoint:
         self.descents += 1
         return Descent(self.folder / f"descent-{self.descents:04d}.onebit")
 
-    def clear(self) -> None:
-        """Remove what was written; the folder too, unless somebody put something else there."""
-        for path in [*self.folder.glob("descent-*.onebit"), self.folder / _IDENTITY]:
-            path.unlink(missing_ok=True)
-        if not any(self.folder.iterdir()):
-            self.folder.rmdir()
+    def clear(self, unfinished: bool = False) -> None:
+        """Remove what was written, or what a killed fit has left ``unfinished`` only."""
+        for path in list(self.folder.iterdir()):
+            if _OWN.fullmatch(path.name) and (not unfinished or path.suffix == ".part"):
+                path.unlink(missing_ok=True)
+        if not unfinished:
+            (self.folder / _IDENTITY).unlink(missing_ok=True)
 
 
 _PRESENT: ContextVar[Checkpoint | None] = ContextVar("checkpoint", default=None)
@@ -76,34 +93,59 @@ def present() -> Checkpoint | None:
     return _PRESENT.get()
 
 
+def own_name(path: Path) -> bool:
+    """Say whether a fit that keeps its checkpoints beside ``path`` would write, or remove, this file."""
+    return path.name in (_IDENTITY, _LOCK) or _OWN.fullmatch(path.name) is not None
+
+
 @contextmanager
 def checkpoint(folder: Path, identity: Mapping[str, Any]) -> Iterator[None]:
     """Keep the descents within the block in ``folder``; all of it is removed once the block is done.
 
-    ``identity`` says which fit it is: a folder that another one has left is refused.
+    The folder goes too if it was made for this fit and nobody put anything else there. ``identity`` says
+    which fit it is: a folder that another one has left is refused, and so is one in which another process
+    is at work.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = json.loads(json.dumps(identity))
-    if (folder / _IDENTITY).is_file():
-        try:
-            kept = json.loads((folder / _IDENTITY).read_text(encoding="utf-8"))
-        except ValueError:
-            raise ValueError(
-                f"{folder / _IDENTITY} is damaged; delete the folder to start anew"
-            ) from None
-        differing = [name for name in wanted if kept.get(name) != wanted[name]]
-        if differing:
-            raise ValueError(
-                f"the checkpoint in {folder} is of another fit (other {', '.join(differing)}); "
-                "delete it to start anew, or name another folder"
-            )
-    else:
-        with written_whole(folder / _IDENTITY) as temporary:
-            temporary.write_text(json.dumps(wanted), encoding="utf-8")
-    own = Checkpoint(folder)
-    token = _PRESENT.set(own)
     try:
-        yield
-    finally:
-        _PRESENT.reset(token)
-    own.clear()
+        folder.mkdir(parents=True)
+        made = True
+    except FileExistsError:
+        if not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is a file; name a folder for the checkpoint") from None
+        made = False
+    with files.lock(folder / _LOCK, str(folder)):
+        made = _identified(folder, identity, made)
+        own = Checkpoint(folder, made)
+        own.clear(unfinished=True)
+        token = _PRESENT.set(own)
+        try:
+            yield
+        finally:
+            _PRESENT.reset(token)
+        own.clear()
+    if made:
+        with suppress(OSError):  # somebody else's files, or another fit that begins
+            folder.rmdir()
+
+
+def _identified(folder: Path, identity: Mapping[str, Any], made: bool) -> bool:
+    """Leave the identity of the fit in its folder, or compare it; say whether a fit made the folder."""
+    path = folder / _IDENTITY
+    wanted = json.loads(json.dumps(identity))
+    if not path.is_file():
+        with files.written_whole(path) as temporary:
+            temporary.write_text(json.dumps(wanted | {_MADE: made}), encoding="utf-8")
+        return made
+    try:
+        kept = checked.parsed(path.read_bytes())
+    except ValueError:
+        kept = None
+    if not isinstance(kept, dict):
+        raise checked.FileError(f"{path} is damaged; {ADVICE}")
+    differing = [name for name in wanted if kept.get(name) != wanted[name]]
+    if differing:
+        raise ValueError(
+            f"the checkpoint in {folder} is of another fit (other {', '.join(differing)}); "
+            "delete it to start anew, or name another folder"
+        )
+    return kept.get(_MADE) is True

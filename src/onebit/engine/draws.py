@@ -50,6 +50,9 @@ _COUNT, _SHARE, _FROM, _SCALE = range(4)
 # Proposals that a copy of a draw may need; each is rejected once in twenty times.
 _COPY_BITS = 6
 LARGEST_COPIES = 10_000
+# Proposals in a row that may be rejected, an event of probability below 1e-80: the mean stands in then,
+# so that a loop ends whatever the numbers are.
+_MOST_PROPOSALS = 63
 
 
 @numba.njit(forceinline=True, error_model="numpy")
@@ -181,16 +184,23 @@ def _far_proposed(tilt, first, second, third, fourth):
 
 
 @numba.njit(error_model="numpy")
+def _mean(tilt):
+    """Return the mean of the distribution with this tilt."""
+    return math.tanh(tilt) / tilt if tilt > 1e-6 else 1.0
+
+
+@numba.njit(error_model="numpy")
 def _far_draw(tilt, key, answer, row, sweep, side, attempt):
     """Draw with a tilt beyond the grid."""
     if not tilt < 1e8:  # a diverged chain: let it be seen, and do not loop
         return math.nan
-    while True:
+    for _ in range(_MOST_PROPOSALS):
         words = random_words(key, answer, row, sweep, use(side, OF_ANSWERS, attempt))
         x = _far_proposed(tilt, words[0], words[1], words[2], words[3])
         if x > 0.0:
             return x
         attempt += 1
+    return _mean(tilt)
 
 
 @numba.njit(forceinline=True, error_model="numpy")
@@ -208,10 +218,13 @@ def polya_gammas(hats, count, scores, copies, key, first, row, sweep, side, out)
             words = random_words(key, first + k, row, sweep, use(side, OF_ANSWERS, attempt))
             if near:
                 x = _proposed(hats, tilt, words[0], words[1], words[2])
-                while x < 0.0:
+                last = attempt + _MOST_PROPOSALS
+                while x < 0.0 and attempt < last:
                     attempt += 1
                     words = random_words(key, first + k, row, sweep, use(side, OF_ANSWERS, attempt))
                     x = _proposed(hats, tilt, words[0], words[1], words[2])
+                if x < 0.0:
+                    x = _mean(tilt)
             else:
                 x = _far_draw(tilt, key, first + k, row, sweep, side, attempt)
             total += x

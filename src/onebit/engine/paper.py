@@ -14,12 +14,14 @@ implicitly (a proximal step), because the precision of a column on its way out e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit import checked
 from onebit.engine.coordinate import Callback, Fit, Progress, Schedule
 from onebit.engine.start import START_VARIANCE, Start
 from onebit.hierarchy import Hierarchy, HyperPosterior, SideSums
@@ -51,6 +53,15 @@ class ApproximateBound:
     spread: float
     divergence: float
     temperature_n: float
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> ApproximateBound:
+        """Restore a bound from ``dataclasses.asdict`` of it, checked."""
+        names = [part.name for part in fields(cls)]
+        checked.only(settings, names, "the bound of the paper's method")
+        terms = {name: checked.number(settings, name) for name in names}
+        checked.number(settings, "temperature_n", positive=True)
+        return cls(**terms)
 
     @property
     def total(self) -> float:

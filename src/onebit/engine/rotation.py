@@ -8,8 +8,8 @@ Bayes, Qi and Jaakkola, 2006).
 
 The best shifts are known given the variances. Among the turns, the one that makes the summed second
 moments of both sides diagonal at once is best for column variances without a prior; the scales are then
-set column by column, with the prior. The step is taken only where it lowers the divergence, so that the
-objective still never rises.
+set column by column, with the prior. The step is taken only where it lowers the divergence, so that it
+never raises the objective.
 """
 
 from __future__ import annotations

@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from onebit import checked
 from onebit.diagnostics import Diagnostics
 from onebit.engine import checkpoint
-from onebit.engine.chain import Chain, Hyper, Target
+from onebit.engine.chain import Chain, Target
 from onebit.engine.coordinate import Progress
 from onebit.losses import Loss
 from onebit.observations import Observations
 from onebit.posterior import Posterior
-from onebit.sampled import Draws
+from onebit.sampled import Draws, checked_draws
 from onebit.threads import Threads
 
 Array = NDArray[np.float64]
@@ -49,6 +50,8 @@ class Plan:
     settle : float or None
         Stop before ``n_samples`` once the Monte Carlo error of every functional is below this share of
         its posterior standard deviation.
+    n_least : int
+        Draws of each chain before it may stop so.
     keep_bytes : int
         The most that the kept draws of the factors may take.
     """
@@ -59,6 +62,7 @@ class Plan:
     n_thin: int = 1
     settle: float | None = None
     keep_bytes: int = 2**28
+    n_least: int = 0
 
     @property
     def total(self) -> int:
@@ -238,6 +242,7 @@ class Sampler:
             if since > 0 and since % plan.n_thin == 0:
                 self._record()
                 look = plan.settle is not None and self.draws % _LOOK_EVERY == 0
+                look = look and self.draws >= plan.n_least
                 self.settled = look and self.diagnostics().settled(plan.settle or 0.0)
             if callback is not None:
                 loss = float(self.watched.values(self.chains[0])[0])
@@ -275,31 +280,28 @@ class Sampler:
         tensors |= {"sums": self.sums, "values": self.values[:, : self.draws]}
         tensors["pairs"] = np.stack(self.pairs)
         for number, chain in enumerate(self.chains):
-            hyper = chain.hyper
-            tensors |= {f"chain.{number}.{side}": table for side, table in enumerate(chain.tables)}
-            tensors[f"chain.{number}.hyper"] = np.concatenate(
-                [hyper.factors, hyper.effects, [hyper.intercept]]
-            )
+            tensors |= chain.state(f"chain.{number}")
         return tensors, {"sweep": self.sweep, "draws": self.draws, "settled": self.settled}
 
     def restore(self, tensors: dict[str, NDArray[Any]], content: dict[str, Any]) -> None:
-        """Take up what ``state`` returned."""
+        """Take up what ``state`` returned, checked."""
         if not np.array_equal(tensors["pairs"], np.stack(self.pairs)):
-            raise ValueError(
+            raise checked.FileError(
                 "the checkpoint is of a fit that was asked to predict other pairs (predict_for); delete "
                 "it to start anew, or ask for the same"
             )
-        self.sweep, self.draws, self.settled = (content[name] for name in ("sweep", "draws", "settled"))
-        self.sums = tensors["sums"].copy()
-        self.values[:, : self.draws] = tensors["values"]
-        names = ("rows", "columns", "factors", "effects", "intercept")
-        self.kept.restore({name: tensors[f"kept.{name}"] for name in names})
-        rank = self.target.hierarchy.rank
+        plan, array = self.plan, checked.checked_array
+        self.sweep = checked.whole(content, "sweep", 0, plan.sweeps)
+        draws = max(self.sweep - plan.n_burn_in, 0) // plan.n_thin
+        self.draws = checked.whole(content, "draws", draws, draws)
+        self.settled = checked.flag(content, "settled")
+        self.sums = array(tensors, "sums", np.float64, self.sums.shape).copy()
+        shape = (plan.n_chains, self.draws, len(self.watched.names))
+        self.values[:, : self.draws] = array(tensors, "values", np.float64, shape)
+        count = self.draws * plan.n_chains * self.kept.room // self.kept.total
+        self.kept.restore(checked_draws(tensors, "kept", self.target.hierarchy, count))
         for number, chain in enumerate(self.chains):
-            hyper = tensors[f"chain.{number}.hyper"]
-            chain.tables = [tensors[f"chain.{number}.{side}"].copy() for side in (0, 1)]
-            chain.hyper = Hyper(hyper[:rank], hyper[rank : rank + 2], float(hyper[rank + 2]))
-            chain.sweep = self.sweep
+            chain.restore(tensors, f"chain.{number}", self.sweep)
 
 
 def sample(
@@ -339,9 +341,8 @@ def sample(
     sampler = Sampler(observations, posterior, loss, temperature, plan, seed, pairs)
     kept = checkpoint.present()
     descent = None if kept is None else kept.next()
-    left = None if descent is None else descent.found()
-    if left is not None:
-        sampler.restore(*left)
+    if descent is not None:
+        descent.found(sampler.restore)
     sampled = sampler.run(pool, callback, descent)
     if descent is not None:
         descent.keep(sampler.state())

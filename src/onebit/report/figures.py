@@ -22,6 +22,8 @@ INK, BLUE, ORANGE, GREY = "#1b1e23", plots.BLUE, "#d55e00", plots.GREY
 _PAGE = {INK: "var(--ink)", BLUE: "var(--blue)", ORANGE: "var(--orange)", GREY: "var(--grey)"}
 
 _SIDES = {"rows": BLUE, "columns": ORANGE}
+# A share of fewer answers than this says little.
+ENOUGH = 5
 
 
 @contextmanager
@@ -57,6 +59,9 @@ def as_svg(figure: Any, name: str, what: str) -> str:
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    # The page's policy allows no style but its own: what is said of joins and caps there is for all.
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' style="([^"]*)"', lambda found: _attributes(found[1]), svg)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     # Groups are called figure_1, axes_1, ... in every figure.
@@ -65,6 +70,20 @@ def as_svg(figure: Any, name: str, what: str) -> str:
     for drawn, shown in _PAGE.items():
         svg = re.sub(re.escape(drawn), shown, svg, flags=re.IGNORECASE)
     return svg.replace("<svg", f'<svg role="img" aria-label="{what}"', 1).strip()
+
+
+def _attributes(style: str) -> str:
+    """Return a style as attributes, which a policy without inline styles lets through."""
+    found = {}
+    for part in style.split(";"):
+        name, _, value = part.partition(":")
+        name, value = name.strip(), value.strip()
+        if name == "font":  # older versions of matplotlib write the shorthand
+            size = re.search(r"[\d.]+px", value)
+            name, value = ("font-size", size[0]) if size else ("", "")
+        if name and name != "font-family":
+            found[name] = value
+    return "".join(f' {name}="{value}"' for name, value in found.items())
 
 
 def _steps(axes: Any, values: Array, edges: Array, colour: str) -> None:
@@ -77,30 +96,34 @@ def answer_counts(counts: NDArray[np.int64], side: str) -> str:
     """Draw how many answers the rows (or the columns) have."""
     with _style():
         figure, axes = _figure(2.5)
-        top = max(int(counts.max()), 1)
-        if top <= 30:
-            edges = np.arange(0, top + 2) - 0.5
-        else:  # evenly spaced in logarithms
-            edges = np.unique(np.round(np.geomspace(1, top + 1, 28)).astype(int)) - 0.5
-            axes.set_xscale("log")
-        _steps(axes, counts.astype(float), edges.astype(float), _SIDES[side])
-        axes.set_xlabel(f"answers of one of the {side}")
-        axes.set_ylabel(side)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else "")
-        axes.xaxis.set_minor_formatter(lambda value, _: "")
+        least, most = int(counts.min()), int(counts.max())
+        edges: NDArray[np.floating]
+        if most > 20 * max(least, 1):  # evenly spaced in logarithms
+            edges = np.unique(np.round(np.geomspace(max(least, 1), most + 1, 28)).astype(int)) - 0.5
+            axes.set_xscale("log", subs=[])
+            axes.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
+        else:
+            step = max(1, -(-(most + 1 - least) // 28))
+            edges = np.arange(least, most + 1 + step, step) - 0.5
+        _steps(axes, np.maximum(counts, edges[0]).astype(float), edges.astype(float), _SIDES[side])
+        axes.set_xlabel("answers")
+        axes.set_ylabel("how many")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value == int(value) else "")
+        axes.yaxis.get_major_locator().set_params(integer=True)
         return as_svg(figure, f"counts-{side}", f"histogram of the answers of the {side}")
 
 
 def yes_shares(counts: NDArray[np.int64], yes: NDArray[np.int64], side: str) -> str:
-    """Draw the shares of yes of the rows (or the columns) that have at least five answers."""
+    """Draw the shares of yes of the rows (or the columns) that have at least ``ENOUGH`` answers."""
     with _style():
         figure, axes = _figure(2.5)
-        enough = counts >= 5
+        enough = counts >= ENOUGH
         _steps(axes, 100 * yes[enough] / counts[enough], np.linspace(0, 100, 21), _SIDES[side])
         axes.set_xlim(0, 100)
-        axes.set_xlabel(f"yes among the answers of one of the {side}, %")
-        axes.set_ylabel(side)
-        return as_svg(figure, f"yes-{side}", f"histogram of the share of yes of the {side}")
+        axes.set_xlabel("% of its answers")
+        axes.set_ylabel("how many")
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        return as_svg(figure, f"yes-{side}", f"histogram of the shares of one answer, over the {side}")
 
 
 def search_trials(search: Any) -> str:
@@ -125,26 +148,31 @@ def objective(path: Array, rounds: int) -> str:
         figure, axes = _figure()
         course = rounds * np.arange(1, len(path) + 1) / len(path)
         axes.plot(course, path, color=BLUE, linewidth=2, marker="o", markersize=3)
-        axes.set_xlabel("round of the fit")
+        axes.set_xlabel("round of the descent")
         axes.set_ylabel("objective")
         axes.xaxis.get_major_locator().set_params(integer=True)
-        return as_svg(figure, "objective", "the objective over the rounds of the fit")
+        return as_svg(figure, "objective", "the objective over the rounds of the descent")
 
 
-def columns_kept(values: Array, rank: int) -> str:
-    """Draw the sizes of the factor columns: which the data kept, and which vanished."""
+def factor_shares(values: Array) -> Array:
+    """Return each factor's share of the mean square of what all factors add to the scores."""
+    squares = values**2
+    return squares / max(float(squares.sum()), np.finfo(float).tiny)
+
+
+def factors_kept(values: Array, rank: int) -> str:
+    """Draw the shares of the factors; those beyond the rank, which vanished, are grey."""
     with _style():
         figure, axes = _figure()
-        number = np.arange(1, len(values) + 1)
-        axes.bar(number[:rank], values[:rank], color=BLUE, label="kept")
-        axes.bar(number[rank:], values[rank:], color=GREY, alpha=0.5, label="vanished")
-        axes.set_xlabel("column of the factors")
-        axes.set_ylabel("its share of a typical score")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        number, height = np.arange(1, len(values) + 1), 100 * factor_shares(values)
+        axes.bar(number[:rank], height[:rank], color=BLUE)
+        axes.bar(number[rank:], height[rank:], color=GREY, alpha=0.5)
+        axes.set_xlabel("factor")
+        axes.set_ylabel("share of what factors add, %")
+        if len(values) <= 12:
+            axes.set_xticks(number)
         axes.grid(axis="x", visible=False)
-        if rank < len(values):
-            axes.legend()
-        return as_svg(figure, "columns", f"sizes of the factor columns; {rank} are kept")
+        return as_svg(figure, "factors", f"shares of the factors; {rank} are used")
 
 
 def risk_coverage(model: PairClassifier, delta: float) -> str:

@@ -1,8 +1,7 @@
-"""Rows and columns as points in the plane."""
+"""Rows and columns as points in the plane, or on a line."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,6 @@ from numpy.typing import NDArray
 from onebit.estimator import PairClassifier
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Plane:
-    """Two coordinates of every row and every column, and what they mean."""
-
-    rows: Array
-    columns: Array
-    x: str
-    y: str
 
 
 def factors_of(model: PairClassifier) -> tuple[Array, Array]:
@@ -38,11 +27,11 @@ def factors_of(model: PairClassifier) -> tuple[Array, Array]:
 
 
 def effects_of(model: PairClassifier) -> tuple[Array | None, Array | None]:
-    """Return the mean effects of rows and columns, None where the model has none."""
+    """Return the mean effects of rows and columns, by code, None where the model has none."""
     found: list[Array | None] = []
-    for name in ("row_effects_", "column_effects_"):
+    for name, index in (("row_effects_", model.rows_), ("column_effects_", model.columns_)):
         try:
-            found.append(getattr(model, name).to_numpy())
+            found.append(getattr(model, name).to_numpy()[np.argsort(index.listed)])
         except AttributeError:
             found.append(None)
     return found[0], found[1]
@@ -63,25 +52,9 @@ def principal(left: Array, right: Array) -> tuple[Array, Array, Array]:
     return size / np.sqrt(float(len(left)) * len(right)), rows * np.sqrt(ratio), columns / np.sqrt(ratio)
 
 
-def plane(model: PairClassifier) -> Plane:
-    """Place rows and columns by their first two factors, or by effects where there are fewer."""
+def places(model: PairClassifier) -> tuple[Array, Array]:
+    """Return the first two factors of rows and of columns; one, or none, where the model uses fewer."""
     _, rows, columns = principal(*factors_of(model))
     rank: Any = getattr(model, "rank_", rows.shape[1])
-    if min(rank, rows.shape[1]) >= 2:
-        return Plane(rows[:, :2], columns[:, :2], "first factor", "second factor")
-    effects = effects_of(model)
-    upward = [
-        np.zeros(size) if effect is None else effect
-        for effect, size in zip(effects, (len(rows), len(columns)), strict=True)
-    ]
-    if min(rank, rows.shape[1]) == 1:
-        across, x = [rows[:, 0], columns[:, 0]], "the factor"
-    else:
-        record = model.record_
-        counts = [np.ones(len(rows)), np.ones(len(columns))]
-        if record is not None:
-            for side, seen in enumerate((record.row_counts, record.column_counts)):
-                counts[side][: len(seen)] = np.maximum(seen, 1)
-        across, x = [np.log10(count) for count in counts], "answers (power of ten)"
-    points = [np.column_stack(pair) for pair in zip(across, upward, strict=True)]
-    return Plane(points[0], points[1], x, "effect: readiness to say yes")
+    shown = min(int(rank), 2)
+    return rows[:, :shown], columns[:, :shown]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onebit import __version__
 from onebit.certificates import (
@@ -21,12 +22,26 @@ from onebit.certificates import (
     at_most,
     confidence,
 )
+from onebit.completers import LogisticCompleter
+from onebit.diagnostics import sampling_words
 from onebit.estimator import PairClassifier
+from onebit.files import written_whole
 from onebit.ladder import Ladder
+from onebit.record import Record
 from onebit.report import figures
-from onebit.report.layout import effects_of, factors_of, plane, principal
-from onebit.storage import written_whole
+from onebit.report.layout import effects_of, factors_of, places, principal
+from onebit.report.policy import policy
+from onebit.report.words import (
+    Sides,
+    cut,
+    descent_words,
+    number,
+    share,
+    whole,
+)
 from onebit.summary import settings_of
+
+Array = NDArray[np.float64]
 
 # More points than this make the map slow, and a blot; those with the most answers are shown.
 MOST_POINTS = 1500
@@ -57,7 +72,7 @@ def write_report(model: PairClassifier, path: str | os.PathLike[str], title: str
     ...     write_report(model, pathlib.Path(folder) / "report.html") > 10_000
     True
     """
-    content = render_report(model, title).encode("utf-8", "replace")
+    content = render_report(model, title).encode("utf-8")
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
@@ -70,15 +85,26 @@ def render_report(model: PairClassifier, title: str | None = None) -> str:
     """Return the report of a fitted model as HTML."""
     check_installed()
     import jinja2
+    from markupsafe import Markup
 
-    source = files("onebit.report").joinpath("template.html").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters["percent"] = _percent
+    environment.filters["percent"] = share
     environment.filters["at_most"] = lambda bound: at_most(bound).replace("%", " %")
     environment.filters["above"] = above
     environment.filters["confidence"] = confidence
     environment.filters["count"] = lambda value: f"{value:,}"
-    return environment.from_string(source).render(_facts(model, title))
+    environment.filters["number"] = number
+    environment.filters["cut"] = cut
+    style, script = _part("style.css"), _part("script.js")
+    page = environment.from_string(_part("template.html")).render(
+        _facts(model, title)
+        | {"style": Markup(style), "script": Markup(script), "policy": Markup(policy([style], [script]))}
+    )
+    return whole(page)
+
+
+def _part(name: str) -> str:
+    return files("onebit.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def check_installed() -> None:
@@ -86,10 +112,6 @@ def check_installed() -> None:
     for name in ("jinja2", "matplotlib"):
         if find_spec(name) is None:
             raise ImportError(f"a report needs {name}: pip install 'onebit[report]'")
-
-
-def _percent(value: float, digits: int = 1) -> str:
-    return f"{100 * value:.{digits}f} %"
 
 
 def script_json(value: Any) -> str:
@@ -102,43 +124,41 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
     from markupsafe import Markup
 
     if model.record_ is None and model._answers is not None:
-        from onebit.record import Record
-
         model.record_ = Record.of(model)
     record = model.record_
     source = dict.fromkeys(("file", "columns", "command", "seconds", "threshold", "bad_lines"))
     source |= {} if record is None else record.source
-    part: Any = getattr(model, "completer_", model)
     size = (len(model.rows_), len(model.columns_))
-    names = [model.rows_.labels.name, model.columns_.labels.name]
-    row_name, column_name = (
-        str(name) if isinstance(name, str) else side
-        for name, side in zip(names, ("row", "column"), strict=True)
-    )
+    sides = Sides.of(model)
+    placed = places(model)
     facts: dict[str, Any] = {
-        "title": title or source.get("file") or "A completed yes/no matrix",
+        "title": title or source.get("file") or "A completed yes/no table",
         "version": __version__,
         "rows": size[0],
         "columns": size[1],
-        "row_name": row_name,
-        "column_name": column_name,
+        "row_name": sides.row,
+        "column_name": sides.column,
         "answers": model.n_observations_,
         "density": model.n_observations_ / (size[0] * size[1]),
         "rank": int(getattr(model, "rank_", 0)),
         "class_name": type(model).__name__,
-        "yes_word": "yes" if str(model.classes_[1]) in ("1", "True", "1.0") else str(model.classes_[1]),
+        "yes_word": sides.yes,
         "record": record,
         "source": source,
         "settings": _readable(settings_of(model)),
-        "fit": _fit_facts(part),
+        "descent": descent_words(model),
+        "sampling": " ".join(sampling_words(model)),
+        "log_odds": _log_odds(model),
         "certificate": None,
         "ladder": [],
         "groups": None,
         "selective": None,
         "figures": {},
+        "data": [],
         "surprises": [],
-        "extremes": _extremes(model),
-        "map": Markup(script_json(_map(model, row_name, column_name))),
+        "extremes": _extremes(model, sides),
+        "dimensions": placed[0].shape[1],
+        "map": Markup(script_json(_map(model, sides, placed))),
         "map_cut": max(size) > MOST_POINTS,
         "most_points": MOST_POINTS,
         "python": _python(model),
@@ -146,25 +166,64 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
     drawn: dict[str, str] = {}
     if record is not None:
         facts["yes"] = int(record.row_yes.sum()) / max(record.n_answers, 1)
-        for side, counts, yes in (
-            ("rows", record.row_counts, record.row_yes),
-            ("columns", record.column_counts, record.column_yes),
-        ):
-            drawn[f"{side}_counts"] = figures.answer_counts(counts, side)
-            drawn[f"{side}_yes"] = figures.yes_shares(counts, yes, side)
-        facts["surprises"] = _surprises(model)
+        facts["data"] = [
+            part | {"figure": part["figure"] and Markup(part["figure"])} for part in _data(record, sides)
+        ]
+        facts["surprises"] = _surprises(model, sides)
+    _add_fit(model, facts, drawn)
+    _add_certificates(model, facts, drawn)
+    facts["figures"] = {name: Markup(svg) for name, svg in drawn.items()}
+    return facts
+
+
+def _data(record: Record, sides: Sides) -> list[dict[str, str]]:
+    """Return, of each side, a picture or a sentence of its answers, and of its shares of yes."""
+    both = (
+        ("rows", sides.row, record.row_counts, record.row_yes),
+        ("columns", sides.column, record.column_counts, record.column_yes),
+    )
+    answers, shares = [], []
+    for side, name, counts, yes in both:
+        known = counts[counts > 0]
+        enough = int((counts >= figures.ENOUGH).sum())
+        one = {"caption": f"Answers of each {name}", "figure": "", "words": ""}
+        if len(known) and known.min() == known.max():
+            many = f"{known[0]:,} answer{'s' if known[0] != 1 else ''}"
+            one["words"] = f"Every {name} has {many}." if len(known) > 1 else f"One {name}, {many}."
+        elif len(known):
+            one["figure"] = figures.answer_counts(known, side)
+        answers.append(one)
+        two = {"caption": f"Share of {sides.yes} of each {name}", "figure": "", "words": ""}
+        if enough:
+            two["figure"] = figures.yes_shares(counts, yes, side)
+            if enough < len(known):
+                two["words"] = (
+                    f"Counts {enough:,} of {len(known):,}: those with at least {figures.ENOUGH} answers."
+                )
+        else:
+            two["words"] = f"No {name} has {figures.ENOUGH} answers, too few for a share."
+        shares.append(two)
+    return answers + shares
+
+
+def _log_odds(model: PairClassifier) -> bool:
+    part: Any = getattr(model, "completer_", model)
+    return isinstance(part, LogisticCompleter)
+
+
+def _add_fit(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, str]) -> None:
+    part: Any = getattr(model, "completer_", model)
     path = getattr(part, "objective_path_", None)
-    if path is not None and len(path):
+    if path is not None and len(path) > 1:
         drawn["objective"] = figures.objective(np.asarray(path), int(part.n_iter_))
     search = getattr(model, "search_", None)
     if search is not None and len(search):
         drawn["search"] = figures.search_trials(search)
     values = principal(*factors_of(model))[0]
-    if len(values):
-        drawn["columns"] = figures.columns_kept(values, facts["rank"])
-    _add_certificates(model, facts, drawn)
-    facts["figures"] = {name: Markup(svg) for name, svg in drawn.items()}
-    return facts
+    facts["allowed"] = len(values)
+    facts["strength"] = float(np.sqrt((values[: facts["rank"]] ** 2).sum()))
+    if len(values) > 1 and facts["rank"]:
+        drawn["factors"] = figures.factors_kept(values, facts["rank"])
 
 
 def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, str]) -> None:
@@ -191,20 +250,6 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
         drawn["coverage"] = figures.risk_coverage(model, selective.delta)
 
 
-def _fit_facts(part: Any) -> str:
-    found = []
-    if hasattr(part, "n_iter_"):
-        settled = (
-            "it settled" if getattr(part, "converged_", True) else "it was stopped before it settled"
-        )
-        found.append(f"After {part.n_iter_:,} rounds {settled}")
-    if hasattr(part, "objective_"):
-        found.append(f"at an objective of {part.objective_:.5f}")
-    if hasattr(part, "gap_"):
-        found.append(f"at most {part.gap_:.2g} above the least possible")
-    return ", ".join(found)
-
-
 def _readable(settings: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         (name.replace("_", " "), _value(value)) for name, value in settings.items() if name != "verbose"
@@ -216,7 +261,9 @@ def _value(value: Any) -> str:
         return ", ".join(f"{name.replace('_', ' ')} {_value(part)}" for name, part in value.items())
     if value is None or isinstance(value, bool):
         return {None: "none", True: "yes", False: "no"}[value]
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return number(value)
+    return number(value, "d") if isinstance(value, int) else str(value)
 
 
 def _python(model: PairClassifier) -> str:
@@ -231,14 +278,14 @@ def _python(model: PairClassifier) -> str:
     return f"{type(model).__name__}({call})"
 
 
-def _surprises(model: PairClassifier) -> list[dict[str, Any]]:
+def _surprises(model: PairClassifier, sides: Sides) -> list[dict[str, Any]]:
     assert model.record_ is not None
     found = model.record_.surprises
     return [
         {
             "row": str(model.rows_.labels[row]),
             "column": str(model.columns_.labels[column]),
-            "answer": str(model.classes_[int(sign > 0)]),
+            "answer": sides.yes if sign > 0 else sides.no,
             "probability": float(probability),
         }
         for row, column, sign, probability in islice(
@@ -247,33 +294,30 @@ def _surprises(model: PairClassifier) -> list[dict[str, Any]]:
     ]
 
 
-def _extremes(model: PairClassifier) -> list[dict[str, Any]]:
-    """Return the rows and the columns that say yes most and least readily."""
+def _extremes(model: PairClassifier, sides: Sides) -> list[dict[str, Any]]:
+    """Return the rows and the columns of the highest and of the lowest effects."""
     tables = []
-    for effect, index, side in zip(
-        effects_of(model), (model.rows_, model.columns_), ("rows", "columns"), strict=True
+    for effect, index, name in zip(
+        effects_of(model), (model.rows_, model.columns_), (sides.row, sides.column), strict=True
     ):
-        if effect is None:
+        if effect is None or len(effect) < 2:
             continue
         order = np.argsort(-effect, kind="stable")
         few = min(_EXTREMES, len(order) // 2)
-        ends = [
-            [(str(index.labels[k]), f"{effect[k]:+.2f}") for k in places]
-            for places in (order[:few], order[::-1][:few])
-        ]
-        tables.append({"side": side, "most": ends[0], "least": ends[1]})
+        for end, chosen in (("highest", order[:few]), ("lowest", order[::-1][:few])):
+            lines = [(str(index.labels[k]), number(effect[k], "+.2f")) for k in chosen]
+            tables.append({"side": name, "end": end, "lines": lines})
     return tables
 
 
-def _map(model: PairClassifier, row_name: str, column_name: str) -> dict[str, Any]:
+def _map(model: PairClassifier, sides: Sides, placed: tuple[Array, Array]) -> dict[str, Any]:
     """Return the points of the map, as the page's script takes them."""
-    placed = plane(model)
     record = model.record_
-    sides = []
+    found = []
     for points, index, name, seen, yes, effect in zip(
-        (placed.rows, placed.columns),
+        placed,
         (model.rows_, model.columns_),
-        (row_name, column_name),
+        (sides.row, sides.column),
         (None, None) if record is None else (record.row_counts, record.column_counts),
         (None, None) if record is None else (record.row_yes, record.column_yes),
         effects_of(model),
@@ -283,16 +327,16 @@ def _map(model: PairClassifier, row_name: str, column_name: str) -> dict[str, An
         said = np.zeros(len(points), dtype=np.int64)
         if seen is not None and yes is not None:
             counts[: len(seen)], said[: len(yes)] = seen, yes
-        order = np.argsort(-counts, kind="stable")[:MOST_POINTS]
-        sides.append(
+        shown = MOST_POINTS if points.shape[1] else 0
+        order = np.argsort(-counts, kind="stable")[:shown]
+        found.append(
             {
                 "name": name,
                 "ids": [str(index.labels[k]) for k in order],
-                "x": [round(float(value), 4) for value in points[order, 0]],
-                "y": [round(float(value), 4) for value in points[order, 1]],
+                "at": [[round(float(value), 4) for value in axis] for axis in points[order].T],
                 "answers": counts[order].tolist(),
                 "yes": said[order].tolist(),
                 "effect": None if effect is None else [round(float(effect[k]), 3) for k in order],
             }
         )
-    return {"x": placed.x, "y": placed.y, "sides": sides}
+    return {"yes": sides.yes, "sides": found}

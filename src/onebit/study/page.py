@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from onebit.storage import written_whole
+from onebit.files import written_whole
 from onebit.study.figure import draw_noise
 from onebit.study.methods import METHODS, ORACLE
 from onebit.study.plan import MOVIELENS, NOISE_RANK, NOISE_WORLD, PAPER_FLIP, Plan

@@ -7,11 +7,15 @@ noticed and not guessed at.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from onebit.tables.problems import NOT_UTF8, shown
 
 # (no, yes), in lower case. The first pair that holds a word is the word's.
 _PAIRS = (
@@ -42,12 +46,16 @@ _BLANKS = frozenset(("", "na", "n/a", "nan", "null", "none", "<na>"))
 
 BLANK, BAD = 0, 2
 
+# Kinds of answer that a message lists.
+_LISTED = 5
+
 
 def is_blank(text: str) -> bool:
     """Say whether a field means that there is no answer."""
     return text.strip().lower() in _BLANKS
 
 
+@lru_cache(maxsize=1024)
 def looks_like_answer(text: str) -> bool:
     """Say whether a field could be an answer or a blank."""
     word = _plain_number(text.strip().lower())
@@ -65,6 +73,52 @@ def _number(word: str) -> float | None:
         return float(word)
     except ValueError:
         return None
+
+
+def kinds_of(found: Mapping[str, int]) -> dict[str, int]:
+    """Return the kinds of answer among some fields, and how often each was found."""
+    kinds: dict[str, int] = {}
+    for text, count in found.items():
+        if count and not is_blank(text):
+            kinds[text.strip()] = kinds.get(text.strip(), 0) + count
+    return kinds
+
+
+def counted(kinds: Mapping[str, int]) -> str:
+    """List the commonest few kinds of answer with their counts."""
+    common = sorted(kinds, key=lambda kind: -kinds[kind])[:_LISTED]
+    said = [f"{shown(kind)} ({kinds[kind]:,})" for kind in common]
+    if len(kinds) > _LISTED:
+        said.append(f"{len(kinds) - _LISTED:,} more")
+    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+
+
+def option(name: str, value: str) -> str:
+    """Write an option as it is typed in a shell."""
+    return f"{name}={shlex.quote(value)}" if value.startswith("-") else f"{name} {shlex.quote(value)}"
+
+
+def looks_like_ratings(kinds: Iterable[str]) -> bool:
+    """Say whether some kinds of answer could be ratings: from 0 to 10, by halves."""
+    numbers = [_number(kind) for kind in kinds]
+    return all(
+        number is not None and 0 <= number <= 10 and (2 * number).is_integer() for number in numbers
+    )
+
+
+def _middle(kinds: Iterable[str]) -> str:
+    """Return a threshold between some numbers, as an example: 3.5 of stars from 1 to 5."""
+    numbers = [number for number in map(_number, kinds) if number is not None and math.isfinite(number)]
+    if not numbers or min(numbers) <= 3.5 < max(numbers) <= 5:
+        return "3.5"
+    return f"{(min(numbers) + max(numbers)) / 2:g}"
+
+
+def _rank_of_word(text: str) -> int:
+    """Order words by what they usually mean: no first, then what is not known, then yes."""
+    word = _plain_number(text.lower())
+    meant = [sign for pair in _PAIRS for sign, words in zip((-1, 1), pair, strict=True) if word in words]
+    return meant[0] if meant else 0
 
 
 class Vocabulary:
@@ -133,25 +187,69 @@ class Vocabulary:
         self._written.setdefault(sign, text.strip())
         return sign
 
-    def reason(self, text: str) -> str:
-        """Say what is wrong with a field that was found bad."""
+    def settle(self, texts: Sequence[str], codes: NDArray[np.int32]) -> None:
+        """Keep to the pair of words that the most columns of a wide table keep to.
+
+        Else a column in front that holds no answers (m and f, of persons) could be taken for the pair.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            Distinct fields.
+        codes : array of shape (lines, columns)
+            Which of them stands where.
+        """
+        if self.threshold is not None or self._words or self._written:
+            return
+        words = [_plain_number(text.strip().lower()) for text in texts]
+        blank = np.array([is_blank(text) for text in texts])
+        votes = []
+        for no, yes in self._candidates:
+            fits = np.array([word in no + yes for word in words])
+            votes.append(int((fits | blank)[codes].all(axis=0).sum()) if fits.any() else 0)
+        if max(votes):
+            self._candidates = [
+                pair for pair, vote in zip(self._candidates, votes, strict=True) if vote == max(votes)
+            ]
+
+    def reason(self, text: str, found: Mapping[str, int]) -> str:
+        """Say what is wrong with a bad field, among fields that were ``found`` so often."""
         if self.threshold is not None:
             return f"the answer {text!r} is not a number"
         if self._words:
             no, yes = (" or ".join(map(repr, words)) for words in self._words)
             return f"the answer {text!r} is neither {yes} nor {no}"
-        if self._written:
-            before = " and ".join(repr(self._written[sign]) for sign in sorted(self._written))
-            return f"the answer {text!r} does not go with {before}, which came before"
+        if NOT_UTF8 in text:
+            return f"the answer {shown(text)} is not UTF-8"
+        kinds = kinds_of(found)
+        if len(kinds) == 2:
+            return f"the answers {counted(kinds)} are no usual pair"
+        if len(kinds) > 2:
+            return f"there are more than two kinds of answer: {counted(kinds)}"
         return f"the answer {text!r} is no yes or no"
 
-    def hint(self, text: str) -> str:
+    def hint(self, found: Mapping[str, int]) -> str:
         """Say what to do about it."""
-        if self.threshold is None and not self._words and _number(text) is not None:
-            return "if these are ratings, say above which one is a yes: --threshold 3.5"
-        if self.threshold is None and not self._words:
-            return "name the words with --yes and --no, or leave such lines out with --skip-bad"
-        return ""
+        if self.threshold is not None or self._words:
+            return ""
+        kinds = list(kinds_of(found))
+        others = "leave lines with others out with --skip-bad"
+        numbers = {_number(kind) for kind in kinds}
+        if any(NOT_UTF8 in kind for kind in kinds):
+            return f"save the file as UTF-8, or {others.replace('others', 'such answers')}"
+        if numbers == {-1.0, 0.0, 1.0}:
+            return f"name the two that count, for example --yes 1 --no=-1, and {others}"
+        advice = []
+        if len(kinds) == 2:
+            no, yes = sorted(kinds, key=_rank_of_word)
+            advice.append(f"say which means yes, for example {option('--yes', yes)} {option('--no', no)}")
+        if None not in numbers:
+            advice.append(
+                f"if these are ratings, say above which one is a yes: --threshold {_middle(kinds)}"
+            )
+        if len(kinds) != 2:
+            advice.append(f"name the words with --yes and --no, and {others}")
+        return "; or ".join(advice)
 
     @property
     def classes(self) -> NDArray[Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from onebit.tables.answers import looks_like_answer
+from onebit.tables.answers import is_blank, looks_like_answer, option
 from onebit.tables.problems import TableError, shown
 
 _ROWS = """
@@ -27,6 +27,10 @@ _WORDS = {
 }
 
 
+# From so many lines on, a first column with two values is no column of ids.
+_FEW_IDS = 10
+
+
 @dataclass(frozen=True)
 class Layout:
     """How a file is laid out; what is None is guessed, and the guess is said.
@@ -45,6 +49,10 @@ class Layout:
         Between the fields of a text file.
     likely : (str, str), optional
         Names of the columns of row ids and column ids to look for first.
+    drop : sequence of str
+        Columns to leave out: names, or numbers.
+    ids : bool
+        Whether a wide table has row ids; if not, its rows are called 1, 2, 3, ...
     """
 
     row: str | None = None
@@ -55,8 +63,15 @@ class Layout:
     format: str | None = None
     delimiter: str | None = None
     likely: tuple[str, str] | None = None
+    drop: Sequence[str] = ()
+    ids: bool = True
 
     def __post_init__(self) -> None:
+        if not self.ids and (self.row or self.column or self.answer):
+            raise ValueError(
+                "a table without ids is wide and has answers in every column; leave --row, --col and "
+                "--answer out"
+            )
         if self.wide and (self.column or self.answer):
             raise ValueError(
                 "a wide table has no column of column ids or answers; leave --col, --answer out"
@@ -65,13 +80,14 @@ class Layout:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The columns settled on: their places among ``names``."""
+    """The columns settled on: their places among ``names``; no ``row`` where rows are numbered."""
 
     names: tuple[str, ...]
-    row: int
+    row: int | None
     column: int | None
     answer: int | None
     guessed: bool
+    dropped: frozenset[int] = frozenset()
 
     @property
     def wide(self) -> bool:
@@ -82,12 +98,21 @@ class Chosen:
     def places(self) -> list[int]:
         """The columns to read."""
         if self.column is None:
-            return [self.row, *(k for k in range(len(self.names)) if k != self.row)]
+            others = [k for k in range(len(self.names)) if k != self.row and k not in self.dropped]
+            return others if self.row is None else [self.row, *others]
+        assert self.row is not None
         return [self.row, self.column, *([] if self.answer is None else [self.answer])]
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of a wide table that hold answers."""
+        return [self.names[k] for k in self.places[0 if self.row is None else 1 :]]
+
     def __str__(self) -> str:
+        if self.row is None:
+            return f"wide, rows numbered from 1, {len(self.columns)} columns"
         if self.column is None:
-            return f"wide, row ids in {shown(self.names[self.row])}, {len(self.names) - 1} columns"
+            return f"wide, row ids in {shown(self.names[self.row])}, {len(self.columns)} columns"
         said = f"rows {shown(self.names[self.row])}, columns {shown(self.names[self.column])}"
         return said if self.answer is None else f"{said}, answers {shown(self.names[self.answer])}"
 
@@ -115,17 +140,17 @@ def choose(
         Whether answers are wanted, or pairs alone.
     """
     names = tuple(names)
-    wide = layout.wide
-    if wide is None and answers and not (layout.column or layout.answer):
-        wide = _seems_wide(names, sample, layout)
+    dropped = frozenset(_find(name, names, source) for name in layout.drop)
+    kept = [k for k in range(len(names)) if k not in dropped]
+    if not kept:
+        raise TableError(
+            f"every column of {source} is left out by --drop; its columns are {_listed(names)}"
+        )
+    wide = layout.wide or not layout.ids
+    if layout.wide is None and layout.ids and answers and not (layout.column or layout.answer):
+        wide = _seems_wide(names, sample, layout, kept)
     if wide:
-        row = 0 if layout.row is None else _find(layout.row, names, source)
-        if len(names) < 2:
-            raise TableError(f"{source} has one column, {shown(names[0])}; a wide table has more")
-        twice = _twice(names)
-        if twice is not None:
-            raise TableError(f"{source} has two columns named {shown(twice)}; their ids must differ")
-        return Chosen(names, row, None, None, layout.row is None or layout.wide is None)
+        return _wide(names, sample, layout, source, dropped)
     asked = {"row": layout.row, "column": layout.column}
     if answers:
         asked["answer"] = layout.answer
@@ -133,17 +158,18 @@ def choose(
     missing = [role for role in asked if role not in found]
     likely = dict(zip(("row", "column"), layout.likely or (), strict=False))
     for role in missing:
-        place = names.index(likely[role]) if likely.get(role) in names else _guess(role, names, found)
+        taken = {*found.values(), *dropped}
+        place = names.index(likely[role]) if likely.get(role) in names else _guess(role, names, taken)
         if place is not None:
             found[role] = place
-    if len(found) < len(asked) and len(names) == len(asked) and not {"row", "column"} & set(found):
+    if len(found) < len(asked) and len(kept) == len(asked) and not {"row", "column"} & set(found):
         if layout.header:
             _refuse_data_as_names(names, source)
-        _refuse_answers_as_ids(sample, source, answers)
-        rest = [k for k in range(len(names)) if k not in found.values()]
+        _refuse_answers_as_ids([sample[k] for k in kept], source, answers)
+        rest = [k for k in kept if k not in found.values()]
         found |= dict(zip([role for role in asked if role not in found], rest, strict=True))
     if len(found) < len(asked):
-        rest = [k for k in range(len(names)) if k not in found.values()]
+        rest = [k for k in kept if k not in found.values()]
         wanted = [role for role in asked if role not in found]
         if len(rest) == len(wanted) == 1:
             found[wanted[0]] = rest[0]
@@ -161,7 +187,68 @@ def choose(
         raise TableError(
             f"the same column of {source} cannot be two things; columns are {_listed(names)}"
         )
-    return Chosen(names, found["row"], found["column"], found.get("answer"), guessed)
+    for role, place in found.items():
+        if place in dropped:
+            raise TableError(
+                f"the column {shown(names[place])} of {source} cannot both hold the {role}{_ids(role)} "
+                "and be left out with --drop"
+            )
+    return Chosen(names, found["row"], found["column"], found.get("answer"), guessed, dropped)
+
+
+def _wide(
+    names: tuple[str, ...],
+    sample: Sequence[Sequence[str]],
+    layout: Layout,
+    source: str,
+    dropped: frozenset[int],
+) -> Chosen:
+    """Settle on the columns of a wide table."""
+    kept = [k for k in range(len(names)) if k not in dropped]
+    row = None if not layout.ids else kept[0] if layout.row is None else _find(layout.row, names, source)
+    if row in dropped:
+        raise TableError(
+            f"the column {shown(names[row])} of {source} cannot both hold the row ids and be left out "
+            "with --drop"
+        )
+    columns = [k for k in kept if k != row]
+    if not columns:
+        raise TableError(
+            f"{source} has one column, {shown(names[kept[0]])}; a wide table has more: row ids, and "
+            "answers in all others (without ids, say --no-ids)"
+        )
+    first: dict[str, int] = {}
+    for k in columns:
+        if not names[k]:
+            raise TableError(
+                f"column {k + 1} of {source} has no name; give it one, or leave it out with "
+                f"--drop {k + 1}"
+            )
+        if first.setdefault(names[k], k) != k:
+            raise TableError(
+                f"{source} has two columns named {shown(names[k])}, the columns {first[names[k]] + 1} "
+                f"and {k + 1}; rename one of them, or leave it out with --drop {k + 1}"
+            )
+    if row is not None and layout.row is None:
+        _refuse_answers_as_row_ids(names[row], sample[row], source)
+    guessed = row is not None and (layout.row is None or layout.wide is None)
+    return Chosen(names, row, None, None, guessed, dropped)
+
+
+def _refuse_answers_as_row_ids(name: str, fields: Sequence[str], source: str) -> None:
+    """Refuse a first column of answers: taken for ids, it would make one row of all that say yes."""
+    texts = [text.strip() for text in fields if not is_blank(text)]
+    kinds = set(texts)
+    repeated = len(kinds) < len(texts)
+    # Two ids that are no answers may be two people who came more than once, or m and f.
+    few = len(kinds) <= 2 and len(texts) >= _FEW_IDS
+    if repeated and (few or all(looks_like_answer(text) for text in kinds)):
+        said = " and ".join(shown(text) for text in sorted(kinds)[:3])
+        raise TableError(
+            f"the first column of {source}, {shown(name)}, should hold row ids and holds {said} again "
+            "and again; if the table has no ids, say --no-ids, and its rows are numbered; if they stand "
+            f"in another column, say which one with --row; if these are ids, {option('--row', name)}"
+        )
 
 
 def _ids(role: str) -> str:
@@ -174,24 +261,22 @@ def _plain(name: str) -> str:
     return word.removesuffix("s") or word
 
 
-def _guess(role: str, names: Sequence[str], found: dict[str, int]) -> int | None:
+def _guess(role: str, names: Sequence[str], taken: Collection[int]) -> int | None:
     words = _WORDS[role]
-    fitting = [k for k, name in enumerate(names) if _plain(name) in words and k not in found.values()]
+    fitting = [k for k, name in enumerate(names) if _plain(name) in words and k not in taken]
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _seems_wide(names: Sequence[str], sample: Sequence[Sequence[str]], layout: Layout) -> bool:
-    """Say whether every column but the first (or ``row``) holds answers and blanks."""
-    if len(names) < 3:
+def _seems_wide(
+    names: Sequence[str], sample: Sequence[Sequence[str]], layout: Layout, kept: Sequence[int]
+) -> bool:
+    """Say whether every column but the first holds answers and blanks."""
+    if len(kept) < 3 or layout.row is not None:
         return False
-    row = 0 if layout.row is None else None
-    if row is None:
+    left_out = set(range(len(names))) - set(kept)
+    if _guess("column", names, left_out) is not None:
         return False
-    if _guess("column", names, {}) is not None:
-        return False
-    return all(
-        all(looks_like_answer(text) for text in column) for k, column in enumerate(sample) if k != row
-    )
+    return all(all(looks_like_answer(text) for text in sample[k]) for k in kept[1:])
 
 
 def _find(name: str, names: Sequence[str], source: str) -> int:
@@ -232,15 +317,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _twice(names: Sequence[str]) -> str | None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -34,6 +34,8 @@ def distinct(column: pa.Array) -> tuple[pa.Array, Codes]:
     """Return the distinct values of a column as bytes, and each one's place; -1 for a missing one."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
+    if pa.types.is_null(column.type):
+        return pa.array([], pa.large_binary()), np.full(len(column), -1, dtype=np.int32)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_floating(column.type):
@@ -86,8 +88,11 @@ class GrowingIds:
             begin += len(values)
         self._known, self._pending = encoded.dictionary, []
 
-    def finish(self) -> tuple[IdIndex, Codes]:
-        """Return the sorted index of all ids, and the code of each answer's id."""
+    def finish(self, listed: bool = True) -> tuple[IdIndex, Codes]:
+        """Return the sorted index of all ids, and the code of each answer's id.
+
+        The index is ``listed`` in the order in which ids came, unless they have one of their own.
+        """
         self._join()
         texts = self._known.cast(pa.large_string())
         numbers = None if self.text_type else whole_numbers(texts)
@@ -98,7 +103,7 @@ class GrowingIds:
         labels = pd.Index(taken.to_pandas(), name=self.name)
         codes = np.concatenate(self._codes) if self._codes else np.empty(0, dtype=np.int32)
         self._codes = []
-        return IdIndex(labels, self.side), rank[codes]
+        return IdIndex(labels, self.side, rank if listed else None), rank[codes]
 
 
 def whole_numbers(texts: pa.Array) -> pa.Array | None:

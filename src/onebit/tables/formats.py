@@ -1,6 +1,7 @@
 """Files of every kind as batches of columns.
 
-Each reader yields ``Batch`` records: some columns of some lines, and where each line stands. Which
+Each reader yields ``Batch`` records: some columns of some lines, and where each line stands; readers of
+wide text yield ``Cells``. Which
 columns are wanted is settled by a callback, as soon as their names and the first fields are known.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from onebit.tables.cells import Cells
 from onebit.tables.problems import Problems, TableError
 from onebit.tables.sources import Batch, Choose, Source
 from onebit.tables.text import read_csv, read_json_lines
@@ -25,7 +27,7 @@ def batches(
     *,
     header: bool = True,
     delimiter: str | None = None,
-) -> Iterator[Batch]:
+) -> Iterator[Batch | Cells]:
     """Read a source batch by batch; ``choose`` names the wanted columns by their places."""
     try:
         if source.format in ("csv", "tsv"):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 # Beyond this share of bad lines the columns are wrong, not the lines.
 MOST_BAD = 0.5
 _SHOWN = 60
+_KEPT = 3
 # Stands for bytes that are not UTF-8, in text that must be: a code point that no text may use.
 NOT_UTF8 = "\U0010ffff"
 
@@ -39,8 +40,13 @@ class Problems:
         if not self.skip:
             raise TableError(f"{message}; {hint or 'mend it, or leave bad lines out with --skip-bad'}")
         self.count += 1
-        if len(self.first) < 3:
+        if len(self.first) < _KEPT:
             self.first.append(message)
+
+    @property
+    def enough(self) -> bool:
+        """Whether further bad lines are counted only: a message takes longer than reading a line."""
+        return self.skip and len(self.first) == _KEPT
 
     def check(self, good: int) -> None:
         """Refuse a file most of whose lines were left out."""

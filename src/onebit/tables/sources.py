@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
@@ -28,17 +28,36 @@ _PACKED = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
 SAMPLE = 50
 LINES = 1 << 16
 
-# Given names and a sample of the fields, column by column, the places of the wanted columns.
-Choose = Callable[[Sequence[str], Sequence[Sequence[str]]], list[int]]
 Advance = Callable[[int], None]
+
+
+class Choose(Protocol):
+    """Settles on columns: given names and a sample of the fields, column by column, it names places."""
+
+    @property
+    def wide(self) -> bool:
+        """Whether every chosen column but that of the ids is one of the matrix."""
+
+    @property
+    def ids(self) -> bool:
+        """Whether the first of the chosen columns holds the row ids."""
+
+    def __call__(self, names: Sequence[str], sample: Sequence[Sequence[str]]) -> list[int]:
+        """Return the places of the wanted columns."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some lines of a table: the wanted columns, and where each line stands in the file."""
+    """Some lines of a table: the wanted columns, and where each line stands in the file.
+
+    Of a ``matrix``, ids are positions, which have an order of their own; a dense one has a ``shape``, and
+    its rows and columns are there also without an answer.
+    """
 
     columns: list[pa.Array]
     place: Callable[[int], str]
+    matrix: bool = False
+    shape: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,22 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.csv
 
+from onebit.tables.cells import LONG_LINE, Cells, record_cells, wide_lines
+from onebit.tables.lines import LONGEST_LINE, LONGEST_OBJECT, LONGEST_RECORD, Bounded, lines
 from onebit.tables.problems import NOT_UTF8, Problems, TableError
 from onebit.tables.sources import LINES, SAMPLE, Batch, Choose, Source
 
 _DELIMITERS = ",\t;|"
 _BLOCK = 8 << 20
-_LONGEST_HEADER = 16 << 20
+# Bytes of the first lines, for guessing, and of JSON lines that are held at a time.
+_SAMPLE_BYTES = 1 << 20
+_HELD = 16 << 20
+_LONG_RECORD = "a line of a long table is one answer: look for line ends that are missing there"
 
 
 def read_csv(
     source: Source, choose: Choose, problems: Problems, header: bool, delimiter: str | None
-) -> Iterator[Batch]:
+) -> Iterator[Batch | Cells]:
     """Read CSV, whose delimiter is guessed where it is None."""
     stream = source.stream
     first = _first_record(stream, source.name)
@@ -33,13 +38,25 @@ def read_csv(
         raise ValueError(f"a delimiter is one plain character, got {delimiter!r}")
     fields = (_records(first, delimiter) or [[""]])[0]
     names = [field.strip() for field in fields] if header else [str(k + 1) for k in range(len(fields))]
-    lines = [] if header else [first.encode("utf-8") + b"\n"]
-    lines += islice(iter(stream.readline, b""), SAMPLE)  # for guessing; they are read again below
-    if not b"".join(lines).strip():
+    known = [] if header else io.BytesIO(first.encode("utf-8") + b"\n").readlines()
+    begin = first.count("\n") + 2 if header else 1
+    sample = _sampled(lines(stream, source.name, begin + len(known), LONGEST_LINE, LONG_LINE))
+    known += sample  # for guessing; they are read again below
+    if not b"".join(known).strip():
         raise TableError(f"{source.name} holds a line of names and nothing else")
-    text = b"".join(lines).decode("utf-8", "replace")
+    text = b"".join(known).decode("utf-8", "replace")
     records = [record for record in _records(text, delimiter) if len(record) == len(names)]
     wanted = choose(names, list(zip(*records, strict=True)) if records else [()] * len(names))
+    del records, text
+    if choose.wide:
+        count, ids = len(names), choose.ids
+        yield from wide_lines(known, stream, begin, source.name, delimiter, count, wanted, ids, problems)
+        return
+    bounded = io.BufferedReader(
+        Bounded(stream, source.name, begin + len(known), LONGEST_RECORD, _LONG_RECORD), 1 << 20
+    )
+    for _ in lines(io.BytesIO(b"".join(known)), source.name, begin, LONGEST_RECORD, _LONG_RECORD):
+        pass
     left_out: list[int] = []
     failure: list[TableError] = []
 
@@ -69,16 +86,34 @@ def read_csv(
         strings_can_be_null=False,
     )
     # An empty line in place of the names: without it, a byte order mark of the first id would go.
-    data = io.BufferedReader(_Text(b"\n" + b"".join(lines), stream), 1 << 20)
-    begin = 0
+    data = io.BufferedReader(_Text(b"\n" + b"".join(known), bounded), 1 << 20)
+    done = 0
     try:
         for record in pa.csv.open_csv(data, options, parse, convert):
-            yield Batch(list(record.columns), _line_numbers(begin, left_out, header))
-            begin += record.num_rows
-    except pa.ArrowException:
+            yield Batch(list(record.columns), _line_numbers(done, left_out, header))
+            done += record.num_rows
+    except pa.ArrowException as error:
         if failure:
             raise failure[0] from None
+        if "straddling" in str(error):
+            after = _line_numbers(done, left_out, header)(-1)
+            raise TableError(
+                f"a record of {source.name} after {after} goes on for more than "
+                f"{options.block_size >> 20} MiB; it may open a quote and never close it"
+            ) from None
         raise
+
+
+def _sampled(found: Iterator[bytes]) -> list[bytes]:
+    """Take the first lines: a few, and not much beyond the first one where they are long."""
+    sample: list[bytes] = []
+    size = 0
+    for line in islice(found, SAMPLE):
+        sample.append(line)
+        size += len(line)
+        if size > _SAMPLE_BYTES:
+            break
+    return sample
 
 
 def _records(text: str, delimiter: str) -> list[list[str]]:
@@ -137,14 +172,15 @@ codecs.register_error("onebit-mark", _mark)
 
 def _first_record(stream: BinaryIO, name: str) -> str:
     """Read the first record of a text file: a line, or more where a quoted field holds line ends."""
-    record = stream.readline(_LONGEST_HEADER)
+    found = lines(stream, name, 1, LONGEST_LINE, LONG_LINE)
+    record = next(found, b"")
     if record.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise TableError(f"{name} is written in UTF-16; save it as UTF-8")
     parts, size, quotes = [record], len(record), record.count(b'"')
     while quotes % 2:
-        more = stream.readline(_LONGEST_HEADER)
+        more = next(found, b"")
         size += len(more)
-        if not more or size > _LONGEST_HEADER:
+        if not more or size > LONGEST_LINE:
             raise TableError(f"the first line of {name} opens a quote and never closes it")
         parts.append(more)
         quotes += more.count(b'"')
@@ -165,43 +201,72 @@ def _first_record(stream: BinaryIO, name: str) -> str:
     return text
 
 
-def read_json_lines(source: Source, choose: Choose, problems: Problems) -> Iterator[Batch]:
+def read_json_lines(source: Source, choose: Choose, problems: Problems) -> Iterator[Batch | Cells]:
     """Read one JSON object a line; values become text."""
-    lines = enumerate(iter(source.stream.readline, b""), start=1)
+    found = enumerate(lines(source.stream, source.name, 1, LONGEST_OBJECT, LONG_LINE), start=1)
+    names: list[str] = []
     wanted: list[str] | None = None
-    while chunk := list(islice(lines, LINES)):
-        records, numbers = [], []
-        for number, line in chunk:
-            if not line.strip(b" \t\r\n\xef\xbb\xbf"):
-                continue
-            try:
-                record = json.loads(line.removeprefix(b"\xef\xbb\xbf"))
-                if not isinstance(record, dict):
-                    raise TypeError
-            except (ValueError, TypeError, RecursionError):
-                hint = ""
-                if number == 1 and line.lstrip().startswith(b"["):
-                    hint = "write one object a line, without the brackets around them"
-                text = line.decode("utf-8", "replace").rstrip("\r\n")
-                problems.add(f"line {number}", text, "this is not a JSON object", hint)
-                continue
-            records.append(record)
-            numbers.append(number)
+    while chunk := _chunk(found):
+        records, numbers = _objects(chunk, problems)
         if not records:
             continue
         if wanted is None:
             names = list(dict.fromkeys(name for record in records[:SAMPLE] for name in record))
             sample = [[_field(record.get(name)) or "" for record in records[:SAMPLE]] for name in names]
             wanted = [names[k] for k in choose(names, sample)]
-        if getattr(choose, "wide", False):
-            _refuse_new_columns(records, numbers, set(wanted), source.name)
+        if choose.wide:
+            _refuse_new_columns(records, numbers, set(names), source.name)
         records, numbers = _flat(records, numbers, wanted, problems)
-        columns = [
-            pa.array([_bytes(record.get(name)) for record in records], pa.binary()) for name in wanted
-        ]
-        yield Batch(columns, lambda k, numbers=numbers: f"line {numbers[k]}")  # type: ignore[misc]
+
+        def place(k: int, numbers: list[int] = numbers) -> str:
+            return f"line {numbers[k]}"
+
+        if not choose.wide:
+            columns = [
+                pa.array([_bytes(record.get(name)) for record in records], pa.binary()) for name in wanted
+            ]
+            yield Batch(columns, place)
+        elif records:
+            texts = [[_field(record.get(name)) or "" for name in wanted] for record in records]
+            yield record_cells(texts, place, choose.ids)
     if wanted is None:
         raise TableError(f"{source.name} is empty")
+
+
+def _chunk(found: Iterator[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """Take some lines, by their number and their length."""
+    chunk: list[tuple[int, bytes]] = []
+    size = 0
+    for number, line in islice(found, LINES):
+        chunk.append((number, line))
+        size += len(line)
+        if size > _HELD:
+            break
+    return chunk
+
+
+def _objects(
+    chunk: list[tuple[int, bytes]], problems: Problems
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Parse lines, one object each; also return their numbers."""
+    records, numbers = [], []
+    for number, line in chunk:
+        if not line.strip(b" \t\r\n\xef\xbb\xbf"):
+            continue
+        try:
+            record = json.loads(line.removeprefix(b"\xef\xbb\xbf"))
+            if not isinstance(record, dict):
+                raise TypeError
+        except (ValueError, TypeError, RecursionError):
+            hint = ""
+            if number == 1 and line.lstrip().startswith(b"["):
+                hint = "write one object a line, without the brackets around them"
+            text = line.decode("utf-8", "replace").rstrip("\r\n")
+            problems.add(f"line {number}", text, "this is not a JSON object", hint)
+            continue
+        records.append(record)
+        numbers.append(number)
+    return records, numbers
 
 
 def _refuse_new_columns(

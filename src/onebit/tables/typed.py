@@ -6,6 +6,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import pyarrow.ipc
 import pyarrow.parquet
 import scipy.sparse
 
+from onebit.tables.cells import CELLS
+from onebit.tables.lines import LONGEST_RECORD, Bounded, whole
 from onebit.tables.problems import TableError, shown
 from onebit.tables.sources import LINES, SAMPLE, Batch, Choose, Source
 
@@ -28,7 +31,9 @@ _BROKEN = (
 
 def _whole(source: Source) -> Any:
     """Return what can be read at any place: the file itself, or all of a stream."""
-    return pa.memory_map(str(source.path)) if source.path else pa.BufferReader(source.stream.read())
+    if source.path:
+        return pa.memory_map(str(source.path))
+    return pa.BufferReader(whole(source.stream, source.name).getbuffer())
 
 
 def _texts(column: pa.Array) -> list[str]:
@@ -49,11 +54,19 @@ def read_parquet(source: Source, choose: Choose) -> Iterator[Batch]:
         first = next(file.iter_batches(batch_size=SAMPLE), None)
         if first is None or first.num_rows == 0:
             raise _no_lines(source.name, names)
-        wanted = [names[k] for k in choose(names, [_texts(column) for column in first.columns])]
+        wanted = choose(names, [_texts(column) for column in first.columns])
+        # Columns are read by name: where a name stands twice, all of them.
+        unique = len(set(names)) == len(names)
+        read = [names[k] for k in wanted] if unique else None
         begin = 0
-        for record in file.iter_batches(batch_size=LINES, columns=list(dict.fromkeys(wanted))):
-            yield Batch([record.column(name) for name in wanted], _numbered(begin))
+        for record in file.iter_batches(batch_size=_lines_a_batch(wanted, choose), columns=read):
+            found = [record.column(names[k] if unique else k) for k in wanted]
+            yield Batch(found, _numbered(begin))
             begin += record.num_rows
+
+
+def _lines_a_batch(wanted: Sequence[int], choose: Choose) -> int:
+    return max(1, min(LINES, CELLS // len(wanted))) if choose.wide else LINES
 
 
 def read_arrow(source: Source, choose: Choose) -> Iterator[Batch]:
@@ -68,8 +81,10 @@ def read_arrow(source: Source, choose: Choose) -> Iterator[Batch]:
         record.validate(full=True)
         if wanted is None:
             wanted = choose(names, [_texts(column) for column in record.columns])
-        yield Batch([record.column(k) for k in wanted], _numbered(begin))
-        begin += record.num_rows
+        step = _lines_a_batch(wanted, choose)
+        for part in (record.slice(k, step) for k in range(0, record.num_rows, step)):
+            yield Batch([part.column(k) for k in wanted], _numbered(begin))
+            begin += part.num_rows
     if begin == 0:
         raise _no_lines(source.name, names)
 
@@ -80,7 +95,7 @@ def _no_lines(name: str, names: Sequence[str]) -> TableError:
 
 def read_npz(source: Source, choose: Choose) -> Iterator[Batch]:
     """Read arrays of one length, one matrix with NaN for blanks, or a sparse matrix."""
-    data = io.BytesIO(source.stream.read())
+    data = whole(source.stream, source.name)
     try:
         with zipfile.ZipFile(data) as archive:
             needed = sum(entry.file_size for entry in archive.infolist())
@@ -129,7 +144,7 @@ def read_mtx(source: Source, choose: Choose) -> Iterator[Batch]:
             if wanted is None:
                 wanted = choose(list(arrays), [_texts(array) for array in arrays.values()])
             chosen = list(arrays.values())
-            yield Batch([chosen[k] for k in wanted], _numbered(begin))
+            yield Batch([chosen[k] for k in wanted], _numbered(begin), matrix=True)
             begin += len(chosen[0])
     except TableError:
         raise
@@ -162,8 +177,10 @@ def _market(source: Source) -> Iterator[dict[str, Any]]:
     expected = sizes[2] if kind == "coordinate" else rows * columns
     names = {"row": np.int64, "column": np.int64} if kind == "coordinate" else {}
     done = 0
+    entries, advice = f"the entries of {source.name}", "a line holds one entry: row, column and value"
+    data = io.BufferedReader(Bounded(source.stream, entries, 1, LONGEST_RECORD, advice))
     for chunk in pd.read_csv(
-        source.stream, sep=r"\s+", header=None, names=[*names, "answer"], dtype=names | {"answer": float},
+        data, sep=r"\s+", header=None, names=[*names, "answer"], dtype=names | {"answer": float},
         chunksize=LINES, index_col=False,
     ):  # fmt: skip
         if kind == "coordinate":
@@ -198,7 +215,10 @@ def _matrix(matrix: Any, choose: Choose) -> Iterator[Batch]:
         "column": column.astype(np.int64),
         "answer": value,
     }
-    yield from _arrays(arrays, choose, "the matrix")
+    # Not of a sparse one, which may claim more rows than memory holds.
+    shape = None if scipy.sparse.issparse(matrix) else matrix.shape
+    for batch in _arrays(arrays, choose, "the matrix"):
+        yield replace(batch, matrix=True, shape=shape)
 
 
 def _arrays(arrays: dict[str, Any], choose: Choose, source: str) -> Iterator[Batch]:
