@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.peers.machine import machine
 from benchmarks.peers.matrices import make
 from onebit import LogisticCompleter, Observations
-from onebit.storage import written_whole
+from onebit.files import written_whole
 from onebit.study.page import markdown
 
 PER_ROW, PER_COLUMN = 80, 160

@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from benchmarks.certificates import drawn, held_out, page, tightness
 from benchmarks.certificates.keeping import Task, done
 from benchmarks.certificates.lines import COLUMNS, Line
-from onebit.storage import written_whole
+from onebit.files import written_whole
 
 # Of each family: one world, how many by default, and how many at a time. The hold-out kinds take some
 # 30 ms a world and their broken ones differ little from the true ones, so that thousands are needed;

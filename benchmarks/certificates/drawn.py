@@ -74,7 +74,9 @@ def _drawn(world: Known, effects: bool, seed: int) -> list[Line]:
     learnt = [Learnt(model, everything, world, share, seed) for share in ladder.LEARNT_SHARES]
     for delta in DELTAS:
         for method in METHODS:
-            lines.add(method, delta, gibbs.certify(delta, method=method).bound, randomised)
+            lines.add(
+                f"{method} (GibbsCompleter)", delta, gibbs.certify(delta, method=method).bound, randomised
+            )
         lines.add(ONE_DRAW, delta, one.certify(delta).bound, of_one)
         whole = greedy.certify(delta, method="pac-bayes-kl")
         lines.add(OVERFITTED, delta, whole.bound, overfitted)

@@ -10,7 +10,7 @@ import joblib
 import pandas as pd
 
 import onebit
-from onebit.storage import written_whole
+from onebit.files import written_whole
 
 Task = Callable[[], pd.DataFrame]
 

@@ -89,11 +89,11 @@ def _about(family: str, lines: pd.DataFrame) -> str:
     else:
         text += (
             f"Worlds B1, A2 and B2 ({worlds.FLIP:.0%} flipped), once each or with repeats; those with a "
-            "row or a column that was never seen are left out. Theorem 1, Catoni's bound, PAC-Bayes-kl "
-            "and the one draw are of a `GibbsCompleter`, the overfitted posterior is of a "
-            f"`HingeCompleter` of rank {drawn.GREEDY_RANK} at temperature {drawn.GREEDY_TEMPERATURE:g}, "
-            "the others are of a `LogisticCompleter`. What is drawn speaks of the whole table where "
-            "entries come once, the others of what lies outside the part that was learnt from."
+            "row or a column that was never seen are left out. The one draw is of the `GibbsCompleter` "
+            f"too, the overfitted posterior of a `HingeCompleter` of rank {drawn.GREEDY_RANK} at "
+            f"temperature {drawn.GREEDY_TEMPERATURE:g}, the rest of a `LogisticCompleter`. Where entries "
+            "come once, progressive validation and a learnt prior speak of what lies outside the part "
+            "that was learnt from, the others of the whole table."
         )
     return text
 
