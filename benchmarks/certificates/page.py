@@ -104,7 +104,7 @@ def _kept_something(lines: pd.DataFrame) -> str:
         f"{part['bound'].notna().mean():.0%} at delta = {delta:g}"
         for delta, part in lines[lines["line"] == held_out.KEPT].groupby("delta")
     ]
-    return f"some could be in {' and '.join(shares)}, and the others count as held"
+    return f"some could be in {' and '.join(shares)}; the other worlds count as held and have no slack"
 
 
 def _table(table: pd.DataFrame) -> str:
