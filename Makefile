@@ -57,10 +57,10 @@ $(VENV)/.docs: $(VENV)/.installed
 	touch $@
 
 bench-accuracy: install
-	$(BIN)/python benchmarks/accuracy.py --data $(DATA) --output docs/accuracy.md
+	$(BIN)/python -m benchmarks.accuracy --data $(DATA) --output docs/accuracy.md
 
 bench-certificates: install
-	$(BIN)/python benchmarks/certificates.py --data $(DATA) --output docs/coverage.md
+	$(BIN)/python -m benchmarks.certificates --data $(DATA) --keep build/bench-certificates --output docs/coverage.md
 
 # A peer that does not install is left out of the comparison. pkg_resources, which myfm imports, comes with
 # setuptools.

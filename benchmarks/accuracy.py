@@ -1,7 +1,7 @@
 """How accurate the completers are: the paper's simulated worlds and real matrices.
 
     make bench-accuracy                  # everything, about twenty minutes on two cores
-    python benchmarks/accuracy.py --data FOLDER --seeds 5 --splits 3
+    python -m benchmarks.accuracy --data FOLDER --seeds 5 --splits 3
 
 Every figure is a mean over seeds or splits with its standard error. Real data is read from FOLDER
 (``ml-100k/u.data`` and ``*.parquet`` files with columns row, col, y); what is not there is left out.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -55,13 +55,13 @@ def summary(values: Iterable[float], scale: float = 1.0, digits: int = 2) -> str
     return f"{values.mean():.{digits}f} ± {error:.{digits}f}"
 
 
-def simulated(seeds: int, say: Callable[[str], None]) -> str:
+def simulated(seeds: int, size: int, say: Callable[[str], None]) -> str:
     lines = []
     for name in simulate.WORLDS:
         for method, make in WORLDS.items():
             errors, ranks, begin = [], [], time.perf_counter()
             for seed in range(seeds):
-                world = simulate.world(name, rank=3, seed=seed)
+                world = simulate.world(name, rank=3, shape=(size, size), seed=seed)
                 model = make(seed).fit(world.pairs, world.answers)
                 errors.append(world.error(model.complete("score").to_numpy()))
                 ranks.append(model.rank_)
@@ -104,13 +104,14 @@ def real(pairs, answers, held_out: int, splits: int, makers: Makers, say) -> str
     return markdown(["model", "accuracy %", "log-loss", "rank (median)", "seconds"], lines)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=None, help="folder with the real data")
     parser.add_argument("--seeds", type=int, default=60, help="simulated worlds of each kind")
+    parser.add_argument("--size", type=int, default=200, help="their rows and columns")
     parser.add_argument("--splits", type=int, default=10, help="random splits of MovieLens 100k")
     parser.add_argument("--output", type=Path, default=None, help="write the page here as well")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     warnings.simplefilter("ignore", ConvergenceWarning)
 
     def say(text: str) -> None:
@@ -119,10 +120,11 @@ def main() -> None:
     page = [
         "# Accuracy",
         "Made by `make bench-accuracy`. Means and standard errors.",
-        f"## The paper's worlds: 200 x 200, 20 % seen, {arguments.seeds} seeds\n\n"
+        f"## The paper's worlds: {arguments.size} x {arguments.size}, 20 % seen, {arguments.seeds} seeds"
+        "\n\n"
         "Error against sign(M), ties counted as errors; K = 10, no effects, all else by default. "
         "AutoCompleter and tuned settings are in [the study](study.md).",
-        simulated(arguments.seeds, say),
+        simulated(arguments.seeds, arguments.size, say),
     ]
     if arguments.data and (arguments.data / "ml-100k" / "u.data").is_file():
         say("MovieLens 100k")

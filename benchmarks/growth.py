@@ -15,7 +15,7 @@ import argparse
 import datetime
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,12 +25,13 @@ import numpy as np
 from benchmarks.peers.machine import machine
 from benchmarks.peers.matrices import make
 from onebit import LogisticCompleter, Observations
-from onebit.data.storage import written_whole
+from onebit.data.files import written_whole
 from onebit.study.page import markdown
 
 PER_ROW, PER_COLUMN = 80, 160
 RANK = 10
 RANKS = (2, 4, 8, 16, 32, 64)
+SIZES = tuple(int(10 ** (power / 2)) for power in range(10, 17))
 FAMILIES = ("full", "diagonal")
 # Enough for the ranks to show, few enough for 64 of them.
 ANSWERS_FOR_RANKS = 200_000
@@ -97,13 +98,13 @@ def run(largest: float, threads: list[int], repeats: int, say: Callable[[str], N
                 f"{results[-1].nanoseconds:.0f} ns"
             )
 
-    measure(observations(100_000), 3, "full", max(threads), 1)  # load the kernels
-    measure(observations(100_000), 3, "diagonal", max(threads), 1)
+    for family in FAMILIES:
+        measure(observations(SIZES[0]), 3, family, max(threads), 1)  # load the kernels
     seen = observations(ANSWERS_FOR_RANKS)
     for family in FAMILIES:
         for rank in RANKS:
             add(seen, rank, family, 1)
-    for n in (int(10 ** (power / 2)) for power in range(10, 17)):
+    for n in SIZES:
         if n > 1.01 * largest:
             break
         seen = observations(n)
@@ -163,10 +164,9 @@ def page(results: list[Measured], figure: str) -> str:
 
 def by_answers(results: list[Measured]) -> dict[str, list[Measured]]:
     """Return the measurements against the number of answers, for each family."""
-    sizes = {int(10 ** (power / 2)) for power in range(10, 17)}
     return {
         family: [
-            m for m in results if (m.family, m.rank, m.threads) == (family, RANK, 1) and m.n in sizes
+            m for m in results if (m.family, m.rank, m.threads) == (family, RANK, 1) and m.n in SIZES
         ]
         for family in FAMILIES
     }
@@ -204,7 +204,7 @@ def draw(results: list[Measured], path: Path) -> None:
         figure.savefig(path.with_suffix(".svg"), format="svg", metadata={"Date": None})
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Read the options, measure and write."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.growth", description=__doc__.splitlines()[0]
@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, action="append", help="numbers of threads (1 and 2)")
     parser.add_argument("--repeats", type=int, default=2, help="fits of which the quickest counts (2)")
     parser.add_argument("--output", type=Path, default=None, help="write the page here (with its figure)")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     warnings.simplefilter("ignore")  # all fits are cut short on purpose, and say so
     results = run(options.largest, options.threads or [1, 2], options.repeats, print)
     figure = (options.output or Path("growth.md")).with_suffix(".svg")

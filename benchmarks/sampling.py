@@ -14,6 +14,7 @@ import argparse
 import platform
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,8 @@ REAL = {
     "polis-vtaiwan.uberx": (3, 0.1, (10,)),
     "llm-mmlu-pro": (3, 0.1, (10,)),
 }
+# Of world B3: rows and columns, and ranks.
+SIZE, RANKS = 200, (3, 5)
 
 
 TEXT = """Made by `make bench-sampling`: `LogisticCompleter(K, inference="sampling")` and SMURFF's probit
@@ -48,8 +51,8 @@ differences are paired, ours less SMURFF's. "A quarter of the sweeps" is the log
 quarter of the length less that of the whole one. Times are medians."""
 WORLD = """## World B3, {seeds} seeds
 
-Error against sign(M) in %, K = 10, no effects, 200 x 200, 20 % seen. The oracle is a sampler that knows
-the true prior and rank."""
+Error against sign(M) in %, K = 10, no effects, {size} x {size}, 20 % seen. The oracle is a sampler
+that knows the true prior and rank."""
 
 
 @dataclass(frozen=True)
@@ -196,10 +199,10 @@ def real(folder: Path, names: list[str]) -> str:
 
 def oracle(seeds: int) -> str:
     lines = []
-    for rank in (3, 5):
+    for rank in RANKS:
         found: list[list[float]] = [[], [], []]
         for seed in range(seeds):
-            world = simulate.world("B3", rank=rank, seed=seed)
+            world = simulate.world("B3", rank=rank, shape=(SIZE, SIZE), seed=seed)
             best = world.error(oracle_scores(world, rank, 0.0, seed))
             errors = []
             for inference in ("sampling", "variational"):
@@ -214,20 +217,20 @@ def oracle(seeds: int) -> str:
     return markdown(["rank", "sampling", "variational", "oracle", "sampling less oracle"], lines)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the real data")
     parser.add_argument("--output", type=Path, default=None, help="write the page here as well")
     parser.add_argument("--matrices", nargs="+", default=list(REAL), choices=list(REAL))
     parser.add_argument("--seeds", type=int, default=10, help="draws of world B3")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     warnings.simplefilter("ignore", ConvergenceWarning)
     text = "\n\n".join(
         [
             "# Sampling beside SMURFF",
             TEXT.format(machine=platform.machine(), sweeps=SWEEPS, burn_in=BURN_IN),
             real(arguments.data, arguments.matrices),
-            WORLD.format(seeds=arguments.seeds),
+            WORLD.format(seeds=arguments.seeds, size=SIZE),
             oracle(arguments.seeds),
         ]
     )

@@ -18,7 +18,7 @@ from onebit import (
 from onebit.certificates.bounds import catoni, pac_bayes_kl, theorem_1
 from onebit.certificates.directions import divergence
 from onebit.certificates.gibbs_risk import gibbs_risk
-from onebit.certificates.ladder import TILTS
+from onebit.certificates.procedures import TILTS
 from onebit.certificates.statements import Certificate
 from onebit.engine.descent import Schedule, minimise
 from onebit.engine.workers import Cpu

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import onebit
 from onebit import LogisticCompleter, NuclearNormCompleter, Observations, simulate
 from onebit.certificates.ladder import Ladder
-from onebit.completers.record import Record, certificate_from_dict, certificate_to_dict, fingerprint
+from onebit.completers.record import certificate_from_dict, certificate_to_dict
 from onebit.data import storage
 
 
@@ -33,7 +33,7 @@ def saved(model, tmp_path_factory):
 
 
 def test_the_record_counts_what_was_there(world, model):
-    record = Record.of(model)
+    record = model.describe()
     frame = pd.DataFrame(world.pairs, columns=["row", "column"]).assign(yes=world.answers > 0)
     for side, counts, yes in (
         ("row", record.row_counts, record.row_yes),
@@ -49,14 +49,14 @@ def test_the_record_counts_what_was_there(world, model):
 def test_rows_without_answers_count_zero():
     matrix = np.array([[np.nan, 1.0], [np.nan, np.nan], [0.0, 1.0], [np.nan, np.nan]])
     model = LogisticCompleter(0).fit(matrix, certify=0)
-    record = Record.of(model)
+    record = model.describe()
     assert record.row_counts.tolist() == [1, 0, 2, 0]
     assert record.row_yes.tolist() == [1, 0, 1, 0]
     assert record.column_yes.tolist() == [0, 2]
 
 
 def test_the_most_surprising_answers_are_the_least_likely(model):
-    found = Record.of(model).surprises
+    found = model.describe().surprises
     answers = model.kept_answers()
     view = answers.fitted.by_row  # a held-out answer that was looked at could certify nothing
     yes = model.predictions(view.owners(), view.index).probability
@@ -74,11 +74,11 @@ def test_the_fingerprint_knows_answers_and_ids_but_not_their_order(world, rng):
     order = rng.permutation(len(world.answers))
     seen = Observations.from_pairs(world.pairs, world.answers)
     shuffled = Observations.from_pairs(world.pairs[order], world.answers[order])
-    assert fingerprint(seen) == fingerprint(shuffled)
+    assert seen.fingerprint() == shuffled.fingerprint()
     other = world.answers.copy()
     other[0] = -other[0]
-    assert fingerprint(Observations.from_pairs(world.pairs, other)) != fingerprint(seen)
-    assert fingerprint(Observations.from_pairs(world.pairs + 1, world.answers)) != fingerprint(seen)
+    assert Observations.from_pairs(world.pairs, other).fingerprint() != seen.fingerprint()
+    assert Observations.from_pairs(world.pairs + 1, world.answers).fingerprint() != seen.fingerprint()
 
 
 def test_certificates_of_every_kind_come_back(model):
@@ -102,7 +102,7 @@ def test_a_loaded_model_certifies_as_the_fitted_one(model, saved):
     for method in ("pac-bayes-kl", "progressive", "hold-out"):
         assert again.certify(method=method) == model.certify(method=method)
     assert again.refit().certify() == model.refit().certify()
-    assert again.record_.fingerprint == fingerprint(model.kept_answers().everything)
+    assert again.record_.fingerprint == model.kept_answers().everything.fingerprint()
 
 
 def test_a_ladder_of_some_rungs_shares_delta_among_these(model):

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from onebit import LogisticCompleter, NuclearNormCompleter, cli, simulate
 from onebit.certificates.statements import at_most
-from onebit.completers.record import Record
 from onebit.data.school import school
 from onebit.report import figures, render_report, write_report
 from onebit.report.layout import factors_of, places, principal
@@ -67,9 +66,7 @@ def model():
     frame = drawn.frame()
     fitted = LogisticCompleter(4, random_state=0)
     fitted.fit(frame[["student", "exercise"]], frame["solved"] == "yes", certify=0.2)
-    fitted.record_ = Record.of(
-        fitted, {"file": "school.csv", "seconds": 1.5, "command": "onebit fit <x>"}
-    )
+    fitted.record_ = fitted.describe({"file": "school.csv", "seconds": 1.5, "command": "onebit fit <x>"})
     return fitted
 
 
@@ -129,7 +126,7 @@ def test_ids_are_text_and_never_run(tmp_path):
     pairs = [(f"{HOSTILE}{row}", f"{HOSTILE}{column}") for row, column in world.pairs]
     model = LogisticCompleter(2, random_state=0).fit(pairs, world.answers, certify=0.2)
     model.rows_.labels.name = HOSTILE
-    model.record_ = Record.of(model, {"file": HOSTILE, "command": HOSTILE})
+    model.record_ = model.describe({"file": HOSTILE, "command": HOSTILE})
     text = render_report(model, title=HOSTILE)
     parsed = Page(text)
     assert sum(tag == "script" for tag, _ in parsed.elements) == 2

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 from onebit import LogisticCompleter, NuclearNormCompleter, simulate
-from onebit.completers.record import Record
 from onebit.data.school import school
 from onebit.model.diagnostics import Mixing, sampling_words
 from onebit.report import figures, render_report
@@ -61,7 +60,7 @@ class Visible(HTMLParser):
 
 def fitted(rank, pairs, answers, **settings):
     model = LogisticCompleter(rank, random_state=0, **settings).fit(pairs, answers, certify=0.2)
-    model.record_ = Record.of(model, {"file": "t.csv"})
+    model.record_ = model.describe({"file": "t.csv"})
     return model
 
 

@@ -55,7 +55,7 @@ def test_a_sampled_model_predicts_well_and_offers_what_every_model_offers(model,
     assert 1 <= model.rank_ <= 4
     assert list(model.diagnostics_.columns) == ["mean", "sd", "rhat", "ess_bulk", "ess_tail"]
     assert len(model.row_effects_) == 60
-    best = model.top_columns(np.array([0, 3], np.int32), 5)
+    best = model._top_columns(np.array([0, 3], np.int32), 5)
     scores = model.complete("score").to_numpy()[3]
     assert best[1].tolist() == np.argsort(-scores, kind="stable")[:5].tolist()
 

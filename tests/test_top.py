@@ -59,7 +59,7 @@ def test_bad_codes_and_counts_are_refused(seen):
     model = LogisticCompleter(1, max_iter=3, random_state=0).fit(seen)
     rows = np.array([0], dtype=np.int32)
     with pytest.raises(ValueError, match="count must be at least one"):
-        model.top_columns(rows, 0)
+        model._top_columns(rows, 0)
     for bad in (-1, 60):
         with pytest.raises(ValueError, match=r"row codes must lie in 0\.\.59"):
-            model.top_columns(np.array([bad], dtype=np.int32), 2)
+            model._top_columns(np.array([bad], dtype=np.int32), 2)

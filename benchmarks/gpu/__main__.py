@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +56,14 @@ def measured(only: list[str], keep: Path) -> dict[str, Any]:
     return result
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
     parser.add_argument("--keep", type=Path, default=Path("build/gpu.json"), help="the numbers, as JSON")
     parser.add_argument("--draw", type=Path, help="write the page from these numbers, measure nothing")
     parser.add_argument("--output", type=Path, help="the page to write the part into")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     only = arguments.only.split(",")
     unknown = [name for name in only if name not in PARTS]
     if unknown:

@@ -6,7 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from onebit.data.storage import written_whole
+from onebit.data.files import written_whole
 from onebit.study.page import markdown
 
 BEGIN, END = "<!-- gpu -->", "<!-- /gpu -->"

@@ -10,6 +10,7 @@ Results are kept as they come: the same command goes on where it was stopped. ``
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.peers.contestants import CONTESTANTS
@@ -18,7 +19,7 @@ from benchmarks.peers.page import write_page
 from benchmarks.peers.runner import RESULTS, Runner, stored
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Read the options and run."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peers", description=__doc__.splitlines()[0]
@@ -49,7 +50,7 @@ def main() -> None:
         help="where matrices and results are kept",
     )
     parser.add_argument("--output", type=Path, default=None, help="write the page here (with its figure)")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     if options.quick:
         options.repeats, options.no_trace = 1, True
         options.matrix = options.matrix or ["ml-100k", "made-1m"]

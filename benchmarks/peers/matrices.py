@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from onebit.data.datasets import load_movielens_100k
-from onebit.data.storage import written_whole
+from onebit.data.files import written_whole
 
 RANK = 10
 # Standard deviations of effects and of the factors' score: the truth then errs on about a quarter.

@@ -15,7 +15,7 @@ from benchmarks.peers.matrices import MATRICES, Matrix
 from benchmarks.peers.runner import Runner
 from benchmarks.peers.summary import Course, Line, lines, ratios, targets, winners
 from benchmarks.peers.worker import log_loss
-from onebit.data.storage import written_whole
+from onebit.data.files import written_whole
 from onebit.study.page import markdown
 
 INTRODUCTION = """Every contestant runs in a process of its own, one process at a time, all in turn and

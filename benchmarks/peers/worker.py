@@ -11,6 +11,7 @@ import gc
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +108,9 @@ def run(task: dict[str, Any], cache: Path) -> dict[str, Any]:
     return {"points": points, "peak_mb": peak, "before_mb": before}
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the task of a file and write its result to another."""
-    task, result = (Path(name) for name in sys.argv[1:3])
+    task, result = (Path(name) for name in (sys.argv[1:] if argv is None else argv))
     content = json.loads(task.read_text(encoding="utf-8"))
     try:
         outcome = run(content, task.parent)

@@ -2,8 +2,8 @@
 
 It minimises ``mean Phi(-y m / sd) + KL / lambda``, where ``m`` and ``sd`` are the mean and the standard
 deviation of a score. Among the rank that the hinge loss finds and none, with and without effects, and a
-few ``lambda``, those with the least PAC-Bayes-kl bound are taken. The certificate pays for the choice of rank
-and effects, which are part of the prior, while ``lambda`` is free, since the bound holds for every
+few ``lambda``, those with the least PAC-Bayes-kl bound are taken. The certificate pays for the choice of
+rank and effects, which are part of the prior, while ``lambda`` is free, since the bound holds for every
 posterior at once.
 """
 

@@ -1,0 +1,151 @@
+"""The page: a table for every family of worlds, what was broken on purpose, where it does not hold."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from benchmarks.certificates import drawn, held_out, tightness, worlds
+from benchmarks.certificates.lines import SURPRISE, judged
+from onebit.study.page import markdown
+
+INTRODUCTION = f"""Made by `make bench-certificates`. In small worlds whose every error is known,
+certificates are issued at delta = 0.05 and at delta = 0.2 and compared with the true error rate of what
+they speak of. A certificate may fail in a share delta of the worlds. It is **caught** where so many
+failures, or more, would have had a probability below {SURPRISE:g} (the p-value, exact binomial) if it
+failed with probability delta. Statements that hold all at once fail together: where any of them does.
+The slack is bound less truth, of the statement that is nearest to failing.
+
+Half of the worlds of each kind are fitted with row and column effects, as `LogisticCompleter` does by
+default, half without; factor means are in every fit. Entries are drawn *with repeats* (then the next
+answer is a fresh one, noise included), with repeats and *skewed* (some rows and columns far more often),
+or *once each* (then every entry of the table has its answer from the beginning, some are shown, and
+errors are counted on those that the certificate speaks of)."""
+
+TITLES = {
+    "noisy": "The model's own certificates, noisy answers",
+    "rare": "Rare answers",
+    "nearly-full": "Few blanks",
+    "drawn": "Certificates of other predictors",
+}
+# Below this a p-value says no more.
+SMALLEST_P = 1e-9
+HEADER = ["certificate", "delta", "worlds", "failures", "p-value", "mean slack", "verdict"]
+
+
+def coverage(results: pd.DataFrame) -> list[str]:
+    """Return the part of the page on how often certificates hold."""
+    parts = ["# Coverage and tightness of the certificates", INTRODUCTION]
+    broken = []
+    for family, title in TITLES.items():
+        lines = results[results["family"] == family]
+        if lines.empty:
+            continue
+        table = judged(lines)
+        parts += [f"## {title}", _about(family, lines), _table(table[~table["broken"]])]
+        broken.append(table[table["broken"]].assign(family=title))
+    parts += [
+        "## Broken on purpose",
+        "Each of these leaves out something that the true one pays for, in the same worlds. All must be "
+        "caught: a harness that lets them pass would not notice a fault of the true ones.",
+        _table(pd.concat(broken)),
+        *_where_it_does_not_hold(results),
+    ]
+    return parts
+
+
+def whole(results: pd.DataFrame, tight: pd.DataFrame, size: int) -> str:
+    """Return the page."""
+    return "\n\n".join([*coverage(results), *tightness.section(tight, size)]) + "\n"
+
+
+def _about(family: str, lines: pd.DataFrame) -> str:
+    rows, columns = worlds.LARGER if family == "rare" else worlds.SHAPE
+    text = f"{rows} x {columns}, rank {worlds.RANK}, "
+    answered = round(rows * columns * (worlds.NEARLY_ALL if family == "nearly-full" else worlds.ANSWERED))
+    text += f"{answered:,} answers"
+    if family != "drawn":
+        text += f", {held_out.HELD_OUT:.0%} of them held out"
+    text += ". "
+    if family == "noisy":
+        text += (
+            f"Worlds A2 and B2 with {worlds.FLIP:.0%} of the answers flipped, once each, with repeats "
+            "and skewed. Kept are predictions at an error of at most "
+            f"{held_out.MAX_ERROR:.0%}; {_kept_something(lines)}. The certificate of a refit needs "
+            "entries drawn evenly, so the skewed worlds are left out there."
+        )
+    elif family == "rare":
+        text += (
+            'Some 6 % of the answers are "yes" (logistic, with effects), once each or with repeats. Kept '
+            f"are predictions at an error of at most {held_out.MAX_ERROR_RARE:.0%}; "
+            f"{_kept_something(lines)}."
+        )
+    elif family == "nearly-full":
+        blanks = rows * columns - answered
+        text += (
+            f"Worlds A2 and B2 with {worlds.MANY_FLIPPED:.0%} flipped, once each. The {blanks} blanks "
+            "are fewer than the entries that the certificate of all predictions speaks of, and have a "
+            "bound of their own."
+        )
+    else:
+        text += (
+            f"Worlds B1, A2 and B2 ({worlds.FLIP:.0%} flipped), once each or with repeats; those with a "
+            "row or a column that was never seen are left out. The one draw is of the `GibbsCompleter` "
+            f"too, the overfitted posterior of a `HingeCompleter` of rank {drawn.GREEDY_RANK} at "
+            f"temperature {drawn.GREEDY_TEMPERATURE:g}, the rest of a `LogisticCompleter`. Where entries "
+            "come once, progressive validation and a learnt prior speak of what lies outside the part "
+            "that was learnt from, the others of the whole table."
+        )
+    return text
+
+
+def _kept_something(lines: pd.DataFrame) -> str:
+    """Say how often there was something to keep."""
+    shares = [
+        f"{part['bound'].notna().mean():.0%} at delta = {delta:g}"
+        for delta, part in lines[lines["line"] == held_out.KEPT].groupby("delta")
+    ]
+    return f"some could be in {' and '.join(shares)}; the other worlds count as held and have no slack"
+
+
+def _table(table: pd.DataFrame) -> str:
+    rows = [
+        [
+            line.line, f"{line.delta:g}", f"{line.worlds:,}", f"{line.failures:,}", _p(line.p),
+            f"{line.slack:.3f}", "**caught**" if line.caught else "holds",
+        ]
+        for line in table.sort_values("delta", kind="stable").itertuples()
+    ]  # fmt: skip
+    return markdown(HEADER, rows)
+
+
+def _p(value: float) -> str:
+    if value < SMALLEST_P:
+        return f"< {SMALLEST_P:g}"
+    return f"{value:.3f}" if value >= SURPRISE else f"{value:.0e}"
+
+
+def _where_it_does_not_hold(results: pd.DataFrame) -> list[str]:
+    lines = results[results["family"] == "chosen"]
+    if lines.empty:
+        return []
+    table = judged(lines)
+    rows = [
+        [
+            line.line, f"{line.delta:g}", f"{line.worlds:,}", f"{line.bound:.3f}", f"{line.risk:.3f}",
+            f"{line.failures:,}", _p(line.p), "does not hold" if line.caught else "holds",
+        ]
+        for line in table.sort_values("delta", kind="stable").itertuples()
+    ]  # fmt: skip
+    header = [
+        "the certificate", "delta", "worlds", "mean bound", "mean error", "failures", "p-value", "verdict"
+    ]  # fmt: skip
+    return [
+        "## Where it does not hold",
+        "People answer what they are sure of: the surer an answer, the likelier an entry is answered. "
+        "The certificate speaks of entries that come about in the same way, and holds for them. The "
+        "blanks are what people were less sure of, and are wrong far more often; no certificate from "
+        "such answers speaks of them.",
+        markdown(header, rows),
+        "Nor does a certificate of what may be kept hold for a selection from it, such as a list of the "
+        "best of each row: see above, among what was broken on purpose.",
+    ]

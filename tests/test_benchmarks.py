@@ -1,0 +1,292 @@
+"""Every benchmark in a tiny setting, so that none breaks unseen: its own command writes its page."""
+
+import json
+import re
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest
+
+from benchmarks import accuracy, growth, sampling
+from benchmarks.certificates import __main__ as certificates
+from benchmarks.certificates import drawn, held_out, keeping, page, tightness, worlds
+from benchmarks.certificates.lines import COLUMNS, NOTHING, Lines, judged
+from benchmarks.gpu import __main__ as gpu
+from benchmarks.peers import __main__ as peers
+from benchmarks.peers import matrices, runner, worker
+from onebit import simulate
+
+DELTA = 0.05
+
+
+def tables(text):
+    """Return the tables of a page, each as a list of rows of cells; no figure may be missing."""
+    found, rows = [], []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+        elif rows:
+            assert len({len(row) for row in rows}) == 1
+            found.append([rows[0], *rows[2:]])
+            rows = []
+    assert not re.search(r"\b(nan|inf|None)\b", text)
+    return found
+
+
+def figures(rows, column):
+    """Return a column's numbers, the errors behind them left off."""
+    place = rows[0].index(column)
+    return [float(row[place].split()[0].replace(",", "")) for row in rows[1:]]
+
+
+@pytest.fixture
+def answers_file(tmp_path):
+    """A folder with a table of answers to read."""
+    pytest.importorskip("pyarrow")
+    world = simulate.world("B3", rank=2, shape=(40, 30), density=0.5, seed=0)
+    frame = pd.DataFrame({"row": world.pairs[:, 0], "col": world.pairs[:, 1], "y": world.answers > 0})
+    frame.astype({"y": int}).to_parquet(tmp_path / "small.parquet")
+    return tmp_path
+
+
+def test_the_accuracy_page_has_every_world_and_every_model(answers_file, monkeypatch):
+    tried = {name: make for name, make in accuracy.REAL.items() if "Auto" not in name}
+    monkeypatch.setattr(accuracy, "REAL", tried)
+    output = answers_file / "page.md"
+    options = ["--seeds", "2", "--size", "30", "--splits", "2", "--data", str(answers_file)]
+    accuracy.main([*options, "--output", str(output)])
+    simulated, real = tables(output.read_text())
+    assert [row[0] for row in simulated[1:]] == np.repeat(simulate.WORLDS, 2).tolist()
+    assert all(0 <= error <= 60 for error in figures(simulated, "error %"))
+    assert [row[0] for row in real[1:]] == list(tried)
+    assert all(40 < value <= 100 for value in figures(real, "accuracy %"))
+
+
+def test_the_growth_page_has_sizes_ranks_and_threads(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    for name, value in {
+        "SIZES": (40_000, 50_000), "RANKS": (2, 3), "RANK": 3, "ROUNDS": 3, "ANSWERS_FOR_RANKS": 40_000,
+        "ANSWERS_FOR_THREADS": (50_000,),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(growth, name, value)
+    output = tmp_path / "growth.md"
+    growth.main(["--largest", "5e4", "--repeats", "1", "--output", str(output)])
+    answers, ranks, threads = tables(output.read_text())
+    assert figures(answers, "answers") == [40_000, 50_000] * 2
+    assert figures(ranks, "K") == [2, 3] * 2
+    assert figures(threads, "threads") == [2, 2]
+    assert min(figures(answers, "ns per answer and side")) > 0
+    assert output.with_suffix(".svg").is_file()
+
+
+class Session:
+    """Stands in for SMURFF's session: a coin for every test cell."""
+
+    def __init__(self, burnin, nsamples, **settings):
+        self.left, self.nsamples = burnin + nsamples, nsamples
+
+    def setTrain(self, train, noise):
+        assert set(train.data) == {-1.0, 1.0}
+
+    def setTest(self, test):
+        self.test = test
+
+    def init(self):
+        pass
+
+    def step(self):
+        self.left -= 1
+        return self.left if self.left >= 0 else None
+
+    def getTestPredictions(self):
+        cells = zip(self.test.row.tolist(), self.test.col.tolist(), strict=True)
+        return [
+            SimpleNamespace(coords=cell, pred_avg=0.1, var=1.0, nsamples=self.nsamples) for cell in cells
+        ]
+
+
+def test_the_sampling_page_compares_two_samplers_and_an_oracle(answers_file, monkeypatch):
+    package = SimpleNamespace(TrainSession=Session, ProbitNoise=lambda threshold: None)
+    monkeypatch.setitem(sys.modules, "smurff", package)
+    for name, value in {
+        "BURN_IN": 4, "SAMPLES": 8, "SWEEPS": 12, "SIZE": 40, "RANKS": (2,),
+        "REAL": {"small": (2, 0.1, (2,))},
+    }.items():  # fmt: skip
+        monkeypatch.setattr(sampling, name, value)
+    output = answers_file / "page.md"
+    sampling.main(["--data", str(answers_file), "--seeds", "2", "--output", str(output)])
+    real, oracle = tables(output.read_text())
+    assert real[1][:2] == ["small", "2"]
+    assert 0.3 < figures(real, "log-loss")[0] < 1
+    assert 0 <= figures(oracle, "sampling")[0] <= 60
+
+
+def test_the_peers_page_has_a_contest_with_onebit(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    small = matrices.Matrix("made-1m", "small", (90, 60), 900, 100, seed=3)
+    monkeypatch.setitem(matrices.MATRICES, small.name, small)
+    monkeypatch.setattr(runner, "SETTINGS", tmp_path / "settings.json")
+
+    def here(self, task):
+        files = [self.cache / name for name in ("task.json", "result.json")]
+        files[0].write_text(json.dumps(task))
+        worker.main(list(map(str, files)))
+        return json.loads(files[1].read_text())
+
+    monkeypatch.setattr(runner.Runner, "_start", here)  # a process of its own takes seconds to start
+    output = tmp_path / "page.md"
+    who = ["--matrix", small.name, "--only", "onebit", "--only", "effects"]
+    how = ["--threads", "1", "--repeats", "1", "--cache", str(tmp_path / "cache")]
+    peers.main([*who, *how, "--output", str(output)])
+    (contest,) = tables(output.read_text())
+    assert [row[0] for row in contest[1:]] == ["onebit", "onebit, effects only"]
+    assert all(0.4 < value < 1 for value in figures(contest, "accuracy"))
+    assert all(0.3 < value < 1 for value in figures(contest, "log-loss"))
+
+
+FIT = {
+    "seconds": 2.0, "rounds": 20, "round_ms": 30.0, "accuracy": 0.75, "log_loss": 0.5, "peak_gb": 3.0,
+    "first_round_after": 0.5, "last_round_after": 1.5, "best_accuracy": 0.8, "best_log_loss": 0.4,
+    "start_s": 0.2,
+}  # fmt: skip
+MEASURED = {
+    "machine": {"gpu": "a GPU", "cpu": "two cores", "torch": "2.6", "copy_tb_s": 4.0},
+    "made-20m": {
+        "whole": FIT, "cpu": FIT, "rounds": FIT, "to_libmf": FIT,
+        "kernels": [
+            {"rank": 10, "kernel": "walk", "side": "rows", "ms": 3.0, "gigabytes": 1.0, "floor_ms": 2.0}
+        ],
+        "ranks": [
+            {"rank": 2, "round_ms": 1.0, "peak_gb": 1.0},
+            {"rank": 10, "round_ms": 2.0, "peak_gb": 1.0, "diagonal_ms": 1.5},
+        ],
+    },
+    "growth": [{"n": 100_000, "round_ms": 1.5, "start_s": 0.1}],
+    "streamed": {"n": 1000, "shape": [10, 20], "resident": FIT, "streamed": FIT},
+    "billion": {
+        "whole": FIT,
+        "prediction": {
+            "pairs": 1000, "scores": {"ms": 2.0, "floor_ms": 1.0},
+            "moments": {"ms": 4.0, "floor_ms": 3.0}, "from_host_s": 0.5, "top_ten_s": 9.0,
+            "top_ten_floor_s": 20.0,
+        },
+    },
+    "ten-billion": FIT,
+}  # fmt: skip
+
+
+def test_the_gpu_part_of_the_page_is_written_from_what_was_measured(tmp_path):
+    assert set(gpu.PARTS) < set(MEASURED)
+    measured, output = tmp_path / "gpu.json", tmp_path / "page.md"
+    measured.write_text(json.dumps(MEASURED))
+    output.write_text("# A page\n\nIts text.\n")
+    for _ in range(2):  # the second time in place of the first
+        gpu.main(["--draw", str(measured), "--output", str(output)])
+    text = output.read_text()
+    assert text.startswith("# A page\n\nIts text.\n")
+    assert text.count("## On a GPU") == 1
+    whole, kernels, ranks, grown = tables(text)
+    assert figures(whole, "accuracy") == [0.75, 0.75]
+    assert figures(kernels, "times the floor") == [1.5]
+    assert figures(ranks, "K") == [2, 10]
+    assert figures(grown, "answers") == [100_000]
+
+
+def test_what_is_measured_on_a_gpu_can_be_imported():
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    from benchmarks.gpu import measure
+
+    names = [part.replace("-", "_") for part in gpu.PARTS]
+    assert all(callable(getattr(measure, name)) for name in names)
+
+
+def test_the_certificates_page_judges_every_kind_and_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    counts = {"noisy": 12, "rare": 2, "nearly-full": 2, "chosen": 2, "drawn": 2}
+    for family, count in counts.items():
+        one_world, _, batch = certificates.FAMILIES[family]
+        monkeypatch.setitem(certificates.FAMILIES, family, (one_world, count, batch))
+    monkeypatch.setattr(tightness, "WORLDS", ("A1",))
+    monkeypatch.setattr(drawn, "MONTE_CARLO_TARGET", 0.05)
+    output = tmp_path / "page.md"
+    command = ["--seeds", "2", "--size", "30", "--jobs", "1", "--keep", str(tmp_path)]
+    with drawn.fewer_draws():
+        certificates.main([*command, "--output", str(output)])
+    text = output.read_text()
+    own, rare, full, others, broken, elsewhere, tight = tables(text)
+    for table in (own, rare, full, others):
+        assert "**caught**" not in [row[-1] for row in table[1:]]
+        assert figures(table, "delta") == sorted(figures(table, "delta"))
+    assert set(figures(own, "worlds")) == {12, 8}  # a refit has no certificate in skewed worlds
+    assert {row[0] for row in full[1:]} == {held_out.HOLD_OUT, held_out.BLANKS_ALONE}
+    names = {held_out.UNSPLIT, held_out.ONE_FOR_ALL, held_out.LIST, held_out.OUTSIDE_FOR_BLANKS}
+    assert {row[0] for row in broken[1:]} == names | {drawn.NO_DETERMINANTS}
+    like, blanks = figures(elsewhere, "mean error")[:2]
+    assert blanks > 2 * like
+    assert [row[0] for row in tight[1:]] == list(tightness.RUNGS)
+    output.unlink()
+    # Nothing may be made again.
+    monkeypatch.setattr(certificates, "some_worlds", lambda *batch: pytest.fail(f"made again: {batch}"))
+    monkeypatch.setattr(tightness, "world_rungs", lambda *world: pytest.fail(f"made again: {world}"))
+    certificates.main([*command, "--output", str(output)])
+    assert output.read_text() == text
+
+
+def lines_of(failures, worlds, name="a bound", broken=False, family="noisy"):
+    """Return lines of a bound that fails in some of the worlds."""
+    risk = np.where(np.arange(worlds) < failures, 0.3, 0.1)
+    rows = [(name, broken, DELTA, 0.2, value) for value in risk]
+    return pd.DataFrame(rows, columns=COLUMNS).assign(family=family)
+
+
+@pytest.mark.parametrize(("failures", "caught"), [(0, False), (50, False), (72, False), (80, True)])
+def test_a_bound_is_caught_when_it_fails_more_often_than_chance_allows(failures, caught):
+    (found,) = judged(lines_of(failures, 1000)).itertuples()
+    assert (found.worlds, found.failures) == (1000, failures)
+    assert found.p == pytest.approx(binomtest(failures, 1000, DELTA, alternative="greater").pvalue)
+    assert found.caught == caught
+    assert found.slack == pytest.approx(0.1 - 0.2 * failures / 1000)
+
+
+def test_the_page_says_what_was_caught_among_the_broken_ones():
+    both = pd.concat([lines_of(40, 1000), lines_of(90, 1000, "the same, broken", True)])
+    true, broken = tables("\n\n".join(page.coverage(both)))
+    assert [row[-1] for row in true[1:]] == ["holds"]
+    assert [row[-1] for row in broken[1:]] == ["**caught**"]
+
+
+def test_of_statements_that_hold_at_once_the_worst_counts_and_none_is_no_failure():
+    lines = Lines()
+    lines.add_all("three", DELTA, [(0.3, 0.1), (0.2, 0.25), (0.9, 0.8)])
+    lines.add("nothing", DELTA, *NOTHING)
+    worst, nothing = judged(pd.DataFrame(lines.found)).itertuples()
+    assert (worst.bound, worst.risk, worst.failures) == (0.2, 0.25, 1)
+    assert (nothing.worlds, nothing.failures) == (1, 0)
+
+
+@pytest.mark.parametrize("how", [worlds.ONCE, worlds.AGAIN])
+def test_rare_answers_are_some_six_per_cent(how):
+    shares = [worlds.rare(seed, how).yes.mean() for seed in range(20)]
+    assert 0.04 < np.mean(shares) < 0.08
+
+
+def test_where_entries_come_once_the_errors_of_blanks_are_counted():
+    world = worlds.papers("A2", 0, worlds.ONCE, worlds.NEARLY_ALL)
+    assert set(world.yes) == {0.0, 1.0}
+    assert world.blank().sum() == 72
+    seen = world.pairs[:, 0] * world.shape[1] + world.pairs[:, 1]
+    assert (world.yes[seen] == (world.answers > 0)).all()
+    right = np.where(world.yes > 0, 1.0, -1.0)
+    assert worlds.rate(world.wrong(right), world.weight) == 0
+    assert worlds.rate(world.wrong(0 * right), world.weight) == 1
+
+
+def test_results_belong_to_the_version_that_made_them(tmp_path, monkeypatch):
+    before = keeping.folder_of_this_version(tmp_path)
+    assert before == keeping.folder_of_this_version(tmp_path)
+    (tmp_path / "changed.py").write_text("")
+    monkeypatch.setattr(keeping, "onebit", SimpleNamespace(__file__=str(tmp_path / "changed.py")))
+    assert keeping.folder_of_this_version(tmp_path) != before
