@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, hypergeom
 
 import onebit
 from onebit import AutoCompleter, HingeCompleter, LogisticCompleter, NuclearNormCompleter, simulate
@@ -342,3 +342,57 @@ def test_a_grouping_that_does_not_exist_is_refused(small_world):
         model.certify(method="pac-bayes-kl", by="answer")
     with pytest.raises(ValueError, match="before refit"):
         model.refit().certify(by="answer")
+
+
+def repeated_world(seed):
+    """A fixed answer for each entry, and draws that mostly repeat entries: they are learnt by heart."""
+    rng = np.random.default_rng(seed)
+    truth = rng.choice([-1, 1], (40, 40))
+    weight = np.outer(*(1.0 / np.arange(1, 41) for _ in range(2))).ravel()
+    entry = rng.choice(1600, 2000, p=weight / weight.sum())
+    pairs = np.column_stack(np.divmod(entry, 40))
+    return truth, pairs, truth[tuple(pairs.T)]
+
+
+def test_repeats_of_fitted_entries_do_not_flatter_what_is_marked():
+    """Held-out repeats are nearly all right; open entries are a coin toss, and none may be marked."""
+    for seed in range(4):
+        truth, pairs, answers = repeated_world(seed)
+        model = LogisticCompleter(10, random_state=0).fit(pairs, answers, certify=0.1)
+        assert model.certify().bound < 0.35  # it speaks of draws like these, repeats and all
+        every = np.argwhere(np.ones((40, 40)))
+        marked = model.certified(every, max_error=0.2)
+        wrong = model.predict(every) != truth.ravel()
+        assert not marked.any() or wrong[marked].mean() <= 0.2
+
+
+def test_rows_without_a_fitted_answer_are_never_marked():
+    world = simulate.world("A1", rank=1, shape=(60, 40), density=0.8, seed=0)
+    matrix = np.full((60, 40), np.nan)
+    matrix[tuple(world.pairs.T)] = world.answers
+    matrix[50:], matrix[:, 35:] = np.nan, np.nan
+    model = LogisticCompleter(2, random_state=0).fit(matrix, certify=0.2)
+    marked = model.certified(world.all_pairs, max_error=0.3).reshape(60, 40)
+    assert marked[:50, :35].any()
+    assert not marked[50:].any()
+    assert not marked[:, 35:].any()
+
+
+def test_a_model_saved_without_its_answers_marks_nothing(small_world, tmp_path):
+    model = LogisticCompleter(3, random_state=0).fit(small_world.pairs, small_world.answers, certify=0.2)
+    model.save(tmp_path / "m.onebit", answers=False)
+    again = onebit.load(tmp_path / "m.onebit")
+    assert again.keep(0.4).bound == model.keep(0.4).bound
+    with pytest.raises(ValueError, match="saved without its answers"):
+        again.certified(small_world.pairs, 0.4)
+
+
+def test_the_binomial_bound_covers_draws_without_replacement_where_not_nearly_all_are_wrong():
+    """Enumerated: every population of up to 30 entries, every sample of it."""
+    for delta in (0.05, 0.1, 0.2):
+        for entries in range(2, 31):
+            for held in range(1, entries):
+                bounds = np.array([binomial_upper_bound(e, held, delta) for e in range(held + 1)])
+                for wrong in range(int(0.85 * entries) + 1):
+                    chance = hypergeom.pmf(np.arange(held + 1), entries, wrong, held)
+                    assert chance[bounds < wrong / entries - 1e-12].sum() <= delta + 1e-12

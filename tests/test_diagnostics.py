@@ -124,7 +124,7 @@ def test_sampled_intervals_hold_the_truth_as_often_as_they_say_and_variational_o
             ends = model.predict_interval(np.argwhere(~seen), 0.9, approximate=True)
             coverage.append(np.mean((ends[:, 0] <= score[~seen]) & (score[~seen] <= ends[:, 1])))
     assert abs(np.mean(held) - 0.9) < 0.02  # within two points of nominal
-    assert np.mean(narrow) < 0.86  # which is why the other one refuses
+    assert 0.5 < np.mean(narrow) < 0.8  # which is why the other one refuses
 
 
 def test_predicted_answers_and_probabilities_of_draws_agree(world):

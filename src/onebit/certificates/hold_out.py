@@ -17,8 +17,12 @@ the risk among these. Over a grid of shares that is fixed in advance, each gets 
 number of shares, and all hold at once.
 
 *Distinct entries.* Where no entry is answered twice, the held-out entries are drawn without replacement
-from those outside the fitted part, and the count of errors is hypergeometric. The binomial bound is then
-on the safe side as long as ``delta`` is at most ``MOST_DELTA`` (enumerated up to 45 entries).
+from those outside the fitted part, and the count of errors is hypergeometric. For ``delta`` of at most
+``MOST_DELTA`` the binomial bound is then on the safe side as long as at most 85 % of these predictions
+are wrong (enumerated); where nearly all are, it may fail with 1.11 times ``delta``.
+
+*What may be kept.* Marks are for entries that are still open: those whose own answer was not fitted, of
+rows and columns that have fitted answers. So only held-out answers to such entries are counted for them.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ from onebit.certificates.statements import (
     COUNTED_ONCE,
     DRAWN_EVENLY,
     IID,
+    KNOWN_IDS,
     LIKE_THE_ANSWERED,
     OUTSIDE,
     TIES,
@@ -58,6 +63,8 @@ SHARES = tuple(np.round(np.arange(0.1, 0.95, 0.1), 1).tolist())
 KEPT_SHARES = (*SHARES, 1.0)
 # At 0.4 the binomial bound can fail for entries drawn without replacement.
 MOST_DELTA = 0.2
+# With fewer blanks than so many times the held-out answers, the blanks alone may do clearly worse.
+FEW_BLANKS = 5
 # Groups by predicted answer, "no" first.
 SAID = ('said "no"', 'said "yes"')
 
@@ -88,10 +95,12 @@ class HeldOut:
         The answer, -1 or 1.
     rows, columns : ndarray of int32
         The codes of the entry.
+    fitted_too : ndarray of bool
+        Whether the same entry has a fitted answer as well.
+    open : ndarray of bool
+        Whether it has none, and its row and its column have fitted answers elsewhere.
     commoner : int
         The commoner of the fitted answers, -1 or 1.
-    also_fitted : int
-        How many of the entries have fitted answers too.
     blanks : int or None
         The entries of the table without any answer; None where some entry is answered more than once.
     disagreement : float or None
@@ -105,8 +114,9 @@ class HeldOut:
     sign: NDArray[np.int8]
     rows: Codes
     columns: Codes
+    fitted_too: Marks
+    open: Marks
     commoner: int = 1
-    also_fitted: int = 0
     blanks: int | None = None
     disagreement: float | None = None
 
@@ -118,14 +128,16 @@ class HeldOut:
         sign: NDArray[np.int8],
         rows: Codes | None = None,
         columns: Codes | None = None,
+        fitted_too: Marks | None = None,
+        open: Marks | None = None,
         *,
         commoner: int = 1,
-        also_fitted: int = 0,
         blanks: int | None = None,
     ) -> HeldOut:
         """Build from predictions in any order; the sign of a ``decision`` is the answer predicted."""
         order = np.argsort(-confidence, kind="stable")
         nowhere = np.full(len(order), -1, dtype=np.int32)
+        none = np.zeros(len(order), dtype=bool)
         return cls(
             confidence[order],
             (decision > 0)[order],
@@ -133,8 +145,9 @@ class HeldOut:
             np.asarray(sign, dtype=np.int8)[order],
             (nowhere if rows is None else rows)[order],
             (nowhere if columns is None else columns)[order],
+            (none if fitted_too is None else fitted_too)[order],
+            (~none if open is None else open)[order],
             commoner,
-            also_fitted,
             blanks,
         )
 
@@ -151,19 +164,19 @@ class HeldOut:
             "hold-out, refit on all answers, disagreement added",
             f"the predictions of the model refitted on all answers, {DRAWN_EVENLY},",
             terms | {"share on which the two fits disagree": self.disagreement},
-            (IID, OUTSIDE, UNIFORM, COUNTED_ONCE, TIES),
+            (IID, OUTSIDE, UNIFORM, COUNTED_ONCE, KNOWN_IDS, TIES),
             of_this_model=True,
         )
 
-    def certify_by_answer(self, delta: float) -> GroupCertificate:
+    def certify_by_answer(self, delta: float, said: tuple[str, str] = SAID) -> GroupCertificate:
         """Bound the error rates of the predictions that say "no" and of those that say "yes", at once."""
         check_hold_out_delta(delta)
         self._check_as_counted("the groups")
         certificates = tuple(
-            self._certificate(part, delta / 2, f"the predictions that {said} {LIKE_THE_ANSWERED}")
-            for said, part in self._by_answer()
+            self._certificate(part, delta / 2, f"the predictions that {words} {LIKE_THE_ANSWERED}")
+            for words, part in self._by_answer(said)
         )
-        return GroupCertificate("predicted", SAID, certificates, delta)
+        return GroupCertificate("predicted", said, certificates, delta)
 
     def certify_selective(self, delta: float) -> SelectiveCertificate:
         """Bound the error rates of the surest shares, all at once."""
@@ -174,7 +187,7 @@ class HeldOut:
         shares, thresholds, certificates = zip(*found, strict=True)
         return SelectiveCertificate(shares, thresholds, certificates, delta)
 
-    def keep(self, max_error: float, delta: float) -> Kept:
+    def keep(self, max_error: float, delta: float, words: tuple[str, str] = SAID) -> Kept:
         """Find, for each predicted answer, the largest share whose certified error is small enough."""
         if isinstance(max_error, bool) or not 0 < max_error < 1:
             raise ValueError(f"max_error must lie between 0 and 1, got {max_error!r}")
@@ -182,7 +195,8 @@ class HeldOut:
         self._check_as_counted("what may be kept")
         parts: list[KeptAnswer] = []
         kept = 0
-        for said, part in self._by_answer():
+        for said, answer in self._by_answer(words):
+            part = answer[self.open[answer]]
             best = KeptAnswer(said, max_error, 0.0, float("inf"), None)
             whose = f"the predictions that {said}"
             for share, threshold, certificate in self._surest(part, KEPT_SHARES, delta / 2, whose):
@@ -191,7 +205,18 @@ class HeldOut:
             parts.append(best)
             kept += int((self.confidence[part] > best.threshold).sum())
         no, yes = parts
-        return Kept(max_error, no, yes, kept / max(len(self.wrong), 1), delta)
+        share = kept / max(int(self.open.sum()), 1)
+        few = self.blanks is not None and self.blanks < FEW_BLANKS * len(self.wrong)
+        return Kept(max_error, no, yes, share, delta, few_blanks=few)
+
+    def least_error(self, delta: float) -> float:
+        """Return the least error at which ``keep`` would find something."""
+        parts = [answer[self.open[answer]] for _, answer in self._by_answer()]
+        return min(
+            certificate.bound
+            for part in parts
+            for _, _, certificate in self._surest(part, KEPT_SHARES, delta / 2, "")
+        )
 
     def _check_as_counted(self, what: str) -> None:
         if self.disagreement is not None:
@@ -200,10 +225,10 @@ class HeldOut:
                 f"{what} from the model before refit()"
             )
 
-    def _by_answer(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    def _by_answer(self, words: tuple[str, str] = SAID) -> Iterator[tuple[str, NDArray[np.int64]]]:
         """Yield the places of the predictions that say "no", then of those that say "yes"."""
-        yield SAID[0], np.flatnonzero(~self.yes)
-        yield SAID[1], np.flatnonzero(self.yes)
+        yield words[0], np.flatnonzero(~self.yes)
+        yield words[1], np.flatnonzero(self.yes)
 
     def _surest(
         self, places: NDArray[np.int64], shares: tuple[float, ...], delta: float, whose: str
@@ -231,8 +256,9 @@ class HeldOut:
             "observed error": errors / trials if trials else 1.0,
             "delta": delta,
         }
-        if self.also_fitted:
-            terms["held-out answers to entries that were fitted too"] = float(self.also_fitted)
+        repeated = int(self.fitted_too[places].sum())
+        if repeated:
+            terms["held-out answers to entries that were fitted too"] = float(repeated)
         bound = binomial_upper_bound(errors, trials, delta)
         if isinstance(places, slice) and trials:
             terms[COMMONER] = float((self.sign != self.commoner).mean())

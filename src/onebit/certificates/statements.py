@@ -224,7 +224,7 @@ class GroupCertificate:
         return self.certificates[self.groups.index(group)]
 
     def table(self) -> pd.DataFrame:
-        """Return one line a group: held-out answers, errors, observed error, bound."""
+        """Return one line a group: held-out answers, errors, bound."""
         return pd.DataFrame(
             {
                 self.by: self.groups,
@@ -285,9 +285,11 @@ class Kept:
     no, yes : KeptAnswer
         What may be kept of the predictions that say "no" and "yes".
     share : float
-        The share of all predictions, on entries like the answered ones, that may be kept.
+        The share that may be kept of the predictions of open entries like the answered ones.
     delta : float
         The probability with which either statement may fail.
+    few_blanks : bool
+        Whether so few entries are blank that of these alone more may be wrong.
     """
 
     max_error: float
@@ -295,6 +297,7 @@ class Kept:
     yes: KeptAnswer
     share: float
     delta: float
+    few_blanks: bool = False
 
     @property
     def parts(self) -> tuple[KeptAnswer, KeptAnswer]:
@@ -320,5 +323,16 @@ class Kept:
             )
         return (
             f"With probability {confidence(self.delta)}, {LIKE_THE_ANSWERED}, keep (some "
-            f"{self.share:.0%} of all):\n" + "\n".join(f"  {part}" for part in self.parts)
+            f"{self.share:.0%} of all):\n"
+            + "\n".join(f"  {part}" for part in self.parts)
+            + f"\n  {self.caution}"
+        )
+
+    @property
+    def caution(self) -> str:
+        """What the statement does not say."""
+        few = " Few entries are blank here: of these alone more may be wrong." if self.few_blanks else ""
+        return (
+            "Where people chose what to answer, blanks may be harder; a selection from these, such as "
+            f"the best of each row, may do worse.{few}"
         )

@@ -54,10 +54,13 @@ def certify(
     """
     with plain_errors():
         from onebit.certificates.bounds import check_delta
+        from onebit.certificates.statements import confidence
         from onebit.completers.record import certificate_to_dict
 
         voice = Voice(quiet, as_json)
-        fitted = loaded(model, threads, device)
+        fitted = loaded(model, None)
+        settings = fitted.get_params(deep=False)
+        o.use_machine(fitted, threads, device)
         if (
             method not in ("best", "hold-out")
             and fitted.held_out_ is not None
@@ -77,6 +80,7 @@ def certify(
         held_out = fitted.held_out_
         if held_out is not None and held_out.disagreement is None and method == "best" and by is None:
             found += [fitted.certify(delta, by="answer"), fitted.certify_selective(delta)]
+            voice.note(f"each of these holds with probability {confidence(delta)} by itself")
         content: dict[str, Any] = {
             "certificates": [certificate_to_dict(certificate) for certificate in found]
         }
@@ -102,6 +106,7 @@ def certify(
             for certificate in found:
                 record = record.with_certificate(certificate)
             fitted.record_ = record
+            fitted.set_params(**settings)  # threads and device are of this command, not of the model
             fitted.save(model)
             voice.note(f"written into {model}")
         voice.answer(content, text)

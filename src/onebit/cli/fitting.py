@@ -91,6 +91,7 @@ def read(
     skip_bad: bool,
     drop: list[str] | None = None,
     no_ids: bool = False,
+    blank: list[str] | None = None,
 ) -> Any:
     """Read a file of answers as the options say, and say what was guessed."""
     from onebit.data.tables import Layout, read_table
@@ -99,7 +100,7 @@ def read(
     layout = Layout(
         row, col, answer, wide or None, not no_header, format, delimiter, drop=drop or (), ids=not no_ids
     )
-    words = Vocabulary(threshold, yes, no)
+    words = Vocabulary(threshold, yes, no, blank)
     with voice.reading(path) as advance:
         reading = read_table(path, layout, words, skip_bad=skip_bad, advance=advance)
     for note in reading.notes():
@@ -180,6 +181,7 @@ def fit(
     threshold: o.Threshold = None,
     yes: o.Yes = None,
     no: o.No = None,
+    blank: o.Blank = None,
     format: o.Format = None,
     delimiter: o.Delimiter = None,
     no_header: o.NoHeader = False,
@@ -249,6 +251,7 @@ def fit(
             skip_bad,
             drop,
             no_ids,
+            blank,
         )
         seen = reading.observations
         rows, columns = seen.shape
@@ -330,6 +333,7 @@ def evaluate(
     threshold: o.Threshold = None,
     yes: o.Yes = None,
     no: o.No = None,
+    blank: o.Blank = None,
     format: o.Format = None,
     delimiter: o.Delimiter = None,
     no_header: o.NoHeader = False,
@@ -373,6 +377,7 @@ def evaluate(
             skip_bad,
             drop,
             no_ids,
+            blank,
         )
         with voice.bar("evaluating") as tell:
             result = measure(estimator, reading.observations, folds, seed, tell)

@@ -67,6 +67,12 @@ Yes = Annotated[
 No = Annotated[
     list[str] | None, typer.Option("--no", metavar="WORD", rich_help_panel=_IN, help="A word for no.")
 ]
+Blank = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--blank", metavar="WORD", rich_help_panel=_IN, help="A word or number that is no answer."
+    ),
+]
 Format = Annotated[
     str | None,
     typer.Option(
@@ -144,9 +150,8 @@ def checked_device(device: str) -> str:
 
 
 def use_machine(model: Any, threads: int | None, device: str | None) -> None:
-    """Set the threads and, if one is named, the device of a loaded model."""
-    for part in (model, getattr(model, "completer_", None)):
-        if hasattr(part, "n_jobs"):
-            part.n_jobs = threads_of(threads)  # type: ignore[union-attr]
-        if device is not None and hasattr(part, "device"):
-            part.device = checked_device(device)  # type: ignore[union-attr]
+    """Set the threads and the device of a loaded model, where they are named."""
+    if threads is not None and hasattr(model, "n_jobs"):
+        model.n_jobs = threads
+    if device is not None and hasattr(model, "device"):
+        model.device = checked_device(device)

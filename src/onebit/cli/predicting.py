@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Annotated, Any
@@ -53,35 +54,36 @@ def kept_predictions(voice: Voice, model: Any, max_error: float | None, delta: f
     """Find which predictions are certified, and say what that means."""
     from onebit.certificates.statements import LIKE_THE_ANSWERED, at_most, confidence
 
-    if model.held_out_ is None or model.held_out_.disagreement is not None:
+    held_out = model.held_out_
+    if held_out is None or held_out.disagreement is not None or not model.answers_kept:
         if max_error is not None:
-            why = (
-                "it was refitted on all answers"
-                if model.held_out_ is not None
-                else "it was fitted without held-out answers"
-            )
+            why = "it was saved without its answers"
+            if held_out is None:
+                why = "it was fitted without held-out answers"
+            elif held_out.disagreement is not None:
+                why = "it was refitted on all answers"
             raise ValueError(
                 f"no prediction of this model can be certified by itself, since {why}; fit it with "
-                "--certify 0.1 and without --refit"
+                "--certify 0.1, without --refit and without --forget-answers"
             )
         return None
     kept = model.keep(DEFAULT_MAX_ERROR if max_error is None else max_error, delta)
     if kept.bound is None:
-        least = min(certificate.bound for certificate in model.certify(delta, by="answer").certificates)
+        least = held_out.least_error(delta)
         advice = (
-            f"of one predicted answer at most {at_most(least)} can be: try --max-error {least + 0.01:.2f}"
+            f"the least is {at_most(least)}: try --max-error {math.ceil(100 * least) / 100:.2f}"
             if least < 0.5
             else "with so few held-out answers, or so many errors, nothing below one half can be"
         )
         voice.note(
-            f"certified: none, since no share of the predictions can be held to {kept.max_error:.0%} "
-            f"wrong; {advice}"
+            "certified: none, since no share of the predictions can be held to "
+            f"{at_most(kept.max_error)} wrong; {advice}"
         )
     else:
         voice.note(
             f"certified: with probability {confidence(delta)}, {LIKE_THE_ANSWERED}, "
             + "; ".join(str(part) for part in kept.parts)
-            + ". A selection from them, such as the best of each row, may do worse"
+            + f". {kept.caution}"
         )
     return kept
 
@@ -141,14 +143,16 @@ def predict(
         check_distinct({"the model": model, "the file of pairs": pairs}, {"the table": output})
         checked_format(output, output_format, spreadsheet)
         formulas = Formulas(spreadsheet)
+        typed = _typed_pairs(pair) if pair else None
         fitted = loaded(model, threads, device)
+        _check_not_source(output, fitted)
         kept = kept_predictions(voice, fitted, max_error, delta)
         names = id_names(fitted)
         found: list[Any] = []
         source = "standard input" if pairs == "-" else pairs
         steps = ExitStack()
         if pair:
-            batches: Iterable[Any] = [_typed_pairs(pair)]
+            batches: Iterable[Any] = [typed]
         else:
             assert pairs is not None
             layout = Layout(row, col, None, None, not no_header, format, delimiter, names)
@@ -188,6 +192,17 @@ def _note_formulas(voice: Voice, output: str, formulas: Any) -> None:
     note = formulas.note()
     if note is not None:
         voice.note(note if output == "-" else f"{output}: {note}")
+
+
+def _check_not_source(output: str, model: Any) -> None:
+    """Refuse to write over the table that a model was fitted to, as far as its name tells."""
+    from pathlib import Path
+
+    source = None if model.record_ is None else model.record_.source.get("file")
+    if output != "-" and source == Path(output).name and Path(output).exists():
+        raise WrongCommand(
+            f"{output} has the name of the table that this model was fitted to; name another file"
+        )
 
 
 def _check_names(chosen: Any, model: Any) -> None:
@@ -261,9 +276,10 @@ def complete(
 ) -> None:
     """Fill the matrix, or recommend: the blanks that each row most likely says yes to.
 
-    Known answers stay as they are (as probabilities 0 and 1), so that averages over the filled matrix are
-    expected shares of yes; blanks are predicted. Lists of the best (--top) are a selection, of which no
-    certificate of all predictions speaks: they are not marked.
+    Known answers stay as they are (as probabilities 0 and 1), and blanks are predicted, so that averages
+    over the filled matrix are expected shares of yes if blanks come about like the answered entries.
+    Lists of the best (--top) are a selection, of which no certificate of all predictions speaks: they
+    are not marked.
 
     Examples:
       onebit complete movies.onebit --top 10 -o recommendations.csv
@@ -289,6 +305,16 @@ def complete(
                 "--max-error marks predictions, and a list of the best of each row is a selection, of "
                 "which no certificate of all predictions speaks; leave one of the two out"
             )
+        if top is None and not long and max_error is not None:
+            raise WrongCommand("--max-error marks entries one by one: it goes with --long")
+        if long and what != "probability":
+            raise WrongCommand(
+                "--long writes answer, probability and score: --what is for the wide matrix"
+            )
+        if answered and top is None:
+            raise WrongCommand("--answered goes with --top")
+        if everywhere and top is not None:
+            raise WrongCommand("--everywhere is for the whole matrix; with --top say --answered")
         if as_json:
             output_format = "jsonl"
         checked_output(output)
@@ -296,6 +322,7 @@ def complete(
         checked_format(output, output_format, spreadsheet)
         formulas = Formulas(spreadsheet)
         fitted = loaded(model, threads, device)
+        _check_not_source(output, fitted)
         if not (answered if top is not None else everywhere or (what == "score" and not long)):
             try:
                 fitted.kept_answers()
@@ -313,6 +340,11 @@ def complete(
             rows = TextLookup(fitted.rows_).codes(asked)
             if (rows < 0).any():
                 raise ValueError(f"the model does not know the row {row[int(np.argmax(rows < 0))]!r}")
+        if top is None and what == "probability" and fitted.probability_note is not None:
+            voice.note(
+                "averages of these probabilities are no shares of yes, since "
+                f"{fitted.probability_note}; --model logistic or auto give such"
+            )
         kept = kept_predictions(voice, fitted, max_error, delta) if long and top is None else None
         tables = (
             best_blanks(fitted, top, rows, answered=answered)

@@ -13,7 +13,7 @@ from onebit.data import checked, storage
 from onebit.model.priors import prior_from_settings
 
 # The arrays of held-out answers, one of each for every answer.
-HELD_OUT = ("confidence", "yes", "wrong", "sign", "rows", "columns")
+HELD_OUT = ("confidence", "yes", "wrong", "sign", "rows", "columns", "fitted_too", "open")
 
 
 def plain_parameters(model: Any) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def save(model: Any, path: str | os.PathLike[str], *, answers: bool = True) -> N
     if model.held_out_ is not None:
         for name in HELD_OUT:
             tensors[f"held_out.{name}"] = getattr(model.held_out_, name)
-        names = ("commoner", "also_fitted", "blanks", "disagreement")
+        names = ("commoner", "blanks", "disagreement")
         content["held_out"] = {name: getattr(model.held_out_, name) for name in names}
     kept = model._answers
     record = model.record_ or (model.describe() if model._certifiable else None)

@@ -22,6 +22,7 @@ from onebit.completers.bayes import (
 from onebit.completers.parameters import Check, Device, Either, OneOf, Positive, Whole
 from onebit.completers.predictions import Codes
 from onebit.completers.search import Search, described
+from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
 from onebit.engine.descent import Callback
@@ -130,7 +131,7 @@ class AutoCompleter(PairClassifier):
             fitted = fit(recipe, observations, crew, rng, begin, callback=callback, pairs=pairs)
         if best is not None and best.calibration is not None:
             fitted = replace(fitted, calibration=best.calibration)
-        found = found_of(recipe, fitted, "Raise sampling_seconds")
+        found = found_of(recipe, fitted, "Raise sampling_seconds (--sampling-seconds)")
         completer = completer_of(recipe, **settings)
         know(completer, found, observations)
         chosen = {
@@ -151,6 +152,7 @@ class AutoCompleter(PairClassifier):
         }
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
+        _check_search(content)
         kinds = {kind.__name__: kind for kind in (HingeCompleter, LogisticCompleter)}
         kind = kinds[content["completer_class"]]
         completer = kind(**restored_parameters(content["completer_params"]))
@@ -163,3 +165,14 @@ class AutoCompleter(PairClassifier):
             "search_": pd.DataFrame(content["search"]),
         }
         self._take(replace(found, attributes=found.attributes | chosen))
+
+
+def _check_search(fitted: dict[str, Any]) -> None:
+    """Refuse a record of a search that is no table."""
+    checked.section(fitted, "best_params")
+    table = checked.section(fitted, "search")
+    lengths = {len(checked.listed(table, name)) for name in table}
+    if len(lengths) > 1 or any(
+        isinstance(value, (dict, list)) for column in table.values() for value in column
+    ):
+        raise checked.FileError("the record of the search is no table")

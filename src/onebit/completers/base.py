@@ -143,7 +143,7 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
             found = self._found(fitted, machine, self._reporting(callback), begin, wanted)
         self._know(observations.rows, observations.columns, observations.classes, observations.n)
         self._take(found)
-        if held is not None or machine.device == "cpu":
+        if held is not None or gpus.chosen(machine.device, observations.n) is None:
             # On a GPU the answers stay where they are unless a certificate needs them here.
             none = np.zeros(observations.n, dtype=bool)
             self._answers = Answers(observations, none if held is None else held, fitted)

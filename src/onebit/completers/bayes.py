@@ -202,22 +202,29 @@ def restored_found(recipe: Recipe, tensors: Tensors, content: dict[str, Any], sh
         attributes["avb_"] = ApproximateBound.from_settings(checked.section(content, "avb"))
     predictor: Predictor = predictor_of(recipe, posterior, calibration)
     if "draws" in content:
-        draws = Draws.from_state(tensors, content["draws"])
+        draws = Draws.from_state(tensors, checked.section(content, "draws"))
         if draws.shape != shape:
             raise ValueError(f"draws of {draws.shape} rows and columns")
         assert isinstance(predictor, GaussianPredictor)
         predictor = DrawsPredictor(draws, predictor)
         attributes |= {
-            "n_sweeps_": int(content["n_sweeps"]),
-            "settled_": bool(content["settled"]),
-            "diagnostics_": pd.DataFrame(
-                tensors["diagnostics"],
-                index=pd.Index(content["diagnostics"], name="functional"),
-                columns=list(DIAGNOSTICS),
-            ),
+            "n_sweeps_": checked.whole(content, "n_sweeps"),
+            "settled_": checked.flag(content, "settled"),
+            "diagnostics_": _restored_diagnostics(tensors, content),
             "rank_": draws.effective_rank,
         }
     return Found(predictor, attributes)
+
+
+def _restored_diagnostics(tensors: Tensors, content: dict[str, Any]) -> pd.DataFrame:
+    """Restore the diagnostics of chains, checked; what could not be said is NaN, or an infinite R-hat."""
+    names = checked.listed(content, "diagnostics")
+    for place in range(len(names)):
+        checked.text(names, place)
+    found = tensors.get("diagnostics", np.empty(0))
+    known = {"diagnostics": np.where(np.isfinite(found), found, 0.0)}
+    checked.checked_array(known, "diagnostics", np.float64, (len(names), len(DIAGNOSTICS)))
+    return pd.DataFrame(found, index=pd.Index(names, name="functional"), columns=list(DIAGNOSTICS))
 
 
 class LogisticCompleter(PairClassifier):
@@ -473,6 +480,11 @@ class HingeCompleter(PairClassifier):
         self.verbose = verbose
         self.method = method
         self.calibrate = calibrate
+
+    @property
+    def probability_note(self) -> str | None:
+        """Why averages of this model's probabilities are no shares of "yes"; None where they may be."""
+        return None if self.calibrate else "they were not calibrated (calibrate=False)"
 
     @property
     def _machine(self) -> Machine:

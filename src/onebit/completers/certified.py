@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from onebit.certificates import directions, procedures
-from onebit.certificates.hold_out import HeldOut
+from onebit.certificates.hold_out import SAID, HeldOut
 from onebit.certificates.ladder import OWN, Ladder, share_delta
 from onebit.certificates.optimised import OPTIMISED, optimise
 from onebit.certificates.pac_bayes import RANDOMISED, draw_certificate, posterior_certificate
@@ -90,16 +90,18 @@ class Certified:
         rows, columns, sign, _ = seen.entries(answers.held)
         found = self.predictions(rows, columns)
         entry = seen.entry_numbers()
-        also_fitted = int(np.isin(entry[answers.held], entry[~answers.held]).sum())
+        fitted_too = np.isin(entry[answers.held], entry[~answers.held])
         distinct = len(np.unique(entry)) == seen.n
+        known = self._has_fitted_answers(answers, rows, columns)
         return HeldOut.count(
             found.confidence,
             found.decision,
             sign,
             rows,
             columns,
+            fitted_too,
+            known & ~fitted_too,
             commoner=1 if 2 * (answers.fitted.by_row.sign > 0).sum() > answers.fitted.n else -1,
-            also_fitted=also_fitted,
             blanks=seen.shape[0] * seen.shape[1] - seen.n if distinct else None,
         )
 
@@ -183,12 +185,20 @@ class Certified:
             return found if method == OWN else replace(found, of_this_model=False)
         return share_delta({name: rungs[name] for name in wanted}, delta, tell)
 
+    @property
+    def _said(self) -> tuple[str, str]:
+        """The two predicted answers in words: the user's own, where answers are words."""
+        if self.classes_.dtype.kind != "U":
+            return SAID
+        no, yes = (f'said "{word}"' for word in self.classes_)
+        return no, yes
+
     def _certify_by(self, by: str, delta: float, method: str | Sequence[str]) -> GroupCertificate:
         if by != "answer":
             raise ValueError(f'by must be "answer" (the predicted answer) or None, got {by!r}')
         if method not in ("best", OWN):
             raise ValueError(f"only held-out answers certify groups; leave method={method!r} out")
-        return self._held_out_answers().certify_by_answer(delta)
+        return self._held_out_answers().certify_by_answer(delta, self._said)
 
     def certificate_methods(self) -> tuple[str, ...]:
         """Return the names of the certificates that this model can have, as ``certify`` takes them."""
@@ -393,6 +403,7 @@ class Certified:
             outside += (int(new.sum()), int((wrong & new).sum()))
         # Of entries drawn with repeats the first share counts, of distinct ones the second.
         share = max(differ / (rows * columns), outside[1] / max(outside[0], 1))
+        second._answers = Answers(everything, np.zeros(everything.n, dtype=bool), everything)
         second.held_out_ = replace(held_out, disagreement=float(share))
         return second
 
@@ -407,24 +418,36 @@ class Certified:
         kept predictions that say "yes" are wrong, and at most ``max_error`` of those that say "no".
         ``certified(pairs, max_error)`` says which of given pairs they are.
         """
-        return self._held_out_answers().keep(max_error, delta)
+        return self._held_out_answers().keep(max_error, delta, self._said)
 
-    def _has_fitted_answer(self, rows: Codes, columns: Codes) -> NDArray[np.bool_]:
-        """Say which entries have an answer that was fitted, where the answers were kept."""
-        if self._answers is None:
-            return np.zeros(len(rows), dtype=bool)
-        if self._fitted_entries is None:
-            self._fitted_entries = np.unique(self._answers.fitted.entry_numbers())
-        return np.isin(rows * np.int64(self._fitted_shape[1]) + columns, self._fitted_entries)
+    @staticmethod
+    def _has_fitted_answers(answers: Answers, rows: Codes, columns: Codes) -> NDArray[np.bool_]:
+        """Say of which pairs of codes both the row and the column have fitted answers."""
+        fitted = answers.fitted
+        known = np.ones(len(rows), dtype=bool)
+        for codes, view in ((rows, fitted.by_row), (columns, fitted.by_column)):
+            inside = (codes >= 0) & (codes < view.size)
+            known &= inside & (view.counts[np.where(inside, codes, 0)] > 0)
+        return known
 
     def marked(self, kept: Kept, rows: Codes, columns: Codes, found: Predictions) -> NDArray[np.bool_]:
         """Say which predictions of pairs of codes are among those that ``keep`` found.
 
-        Ids that were not fitted are not, since no held-out answer speaks of them; nor are entries whose
-        answer was fitted: the certificate speaks of the entries outside.
+        Only open entries can be: of rows and columns with fitted answers, whose own answer was not
+        fitted, since the held-out answers that were counted are of such entries.
         """
-        able = self.was_fitted(rows, columns) & ~self._has_fitted_answer(rows, columns)
-        return kept.includes(found.yes, found.confidence) & able
+        answers = self._answers
+        if answers is None:
+            raise ValueError(
+                "which entries were fitted is not known any more, so none can be marked: the model was "
+                "saved without its answers"
+            )
+        if self._fitted_entries is None:
+            self._fitted_entries = np.unique(answers.fitted.entry_numbers())
+        entries = rows * np.int64(answers.fitted.shape[1]) + columns
+        still_open = self._has_fitted_answers(answers, rows, columns)
+        still_open &= ~np.isin(entries, self._fitted_entries)
+        return kept.includes(found.yes, found.confidence) & still_open
 
     def certified(self, X: Any, max_error: float = 0.1, delta: float = 0.05) -> NDArray[np.bool_]:
         """Say which predictions belong to those of which at most ``max_error`` are wrong.
@@ -437,7 +460,8 @@ class Certified:
         Parameters
         ----------
         X : two-column table
-            Pairs of ids. Ids that were not fitted, and entries whose answer was fitted, are never marked.
+            Pairs of ids. Rows and columns without a fitted answer, and entries whose answer was fitted,
+            are never marked.
         max_error : float, default 0.1
             The share that may be wrong.
         delta : float, default 0.05

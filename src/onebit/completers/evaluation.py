@@ -109,7 +109,7 @@ def _predicted(method: PairClassifier | None, train: Observations, test: Entries
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted.fit(train)
     found = fitted.predictions(test.rows, test.columns)
-    return found.score, found.probability
+    return found.decision, found.probability
 
 
 def _measures(sign: NDArray[np.int8], score: Array, yes: Array) -> dict[str, float]:

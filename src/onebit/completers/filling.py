@@ -23,6 +23,13 @@ OUTPUTS = ("probability", "answer", "score")
 BLOCK = 500_000
 
 
+# Names that a table of predictions has for other things.
+TAKEN = (
+    "rank", "answer", "probability", "score", "uncertainty", "confidence", "certified", "known",
+    "answered",
+)  # fmt: skip
+
+
 class Filled(Protocol):
     """What filling a matrix asks of a fitted model."""
 
@@ -44,6 +51,16 @@ class Filled(Protocol):
     def _decisions(self, rows: Codes, columns: Codes) -> NDArray[np.float64]: ...
 
     def _top_columns(self, rows: Codes, count: int, seen: View | None = None) -> Codes: ...
+
+
+def id_names(model: Filled) -> tuple[str, str]:
+    """Return what the two columns of ids are called in a table of predictions."""
+    names = [index.labels.name for index in (model.rows_, model.columns_)]
+    row, column = (
+        name if isinstance(name, str) and name and name not in TAKEN else side
+        for name, side in zip(names, ("row", "column"), strict=True)
+    )
+    return (row, column) if row != column else ("row", "column")
 
 
 def check_output(output: str) -> None:
@@ -186,10 +203,7 @@ def recommendations(model: Filled, rows: Any, n: int, answered: bool) -> pd.Data
                 f"{len(missing)} of these rows are not known, the first is {missing[0]!r}; fold_in adds "
                 "a row from its answers"
             )
-    names = [index.labels.name or side for index, side in
-             ((model.rows_, "row"), (model.columns_, "column"))]  # fmt: skip
-    if names[0] == names[1]:
-        names = ["row", "column"]
+    names = id_names(model)
     parts = [
         pd.DataFrame(
             {

@@ -73,6 +73,7 @@ class GibbsCompleter(PairClassifier):
 
     _loss = GIBBS
     _made_for_it: ClassVar[bool] = True
+    _uncalibrated: ClassVar[str | None] = "they are shares of drawn predictors that say yes"
     _checks: ClassVar[dict[str, Check]] = {name: CHECKS[name] for name in _SHARED} | {
         "prior_scale": Positive(),
         "temperature": Instance((str,), Positive()),

@@ -22,7 +22,6 @@ from onebit.data import checked, storage
 from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
 from onebit.engine.cpu.threads import thread_count
-from onebit.model.diagnostics import DIAGNOSTICS
 
 KINDS: dict[str, type[PairClassifier]] = {
     kind.__name__: kind
@@ -73,8 +72,6 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
     if "held_out" in content:
         model.held_out_ = _restored_held_out(tensors, checked.section(content, "held_out"), size)
     fitted = checked.section(content, "fitted")
-    _check_search(fitted)
-    _check_diagnostics(tensors, fitted.get("completer", fitted))
     model._restore(tensors, fitted)
     chosen = getattr(model, "completer_", None)
     if chosen is not None:
@@ -123,33 +120,6 @@ def _restored_classes(content: dict[str, Any]) -> NDArray[Any]:
     return classes
 
 
-def _check_search(fitted: dict[str, Any]) -> None:
-    """Refuse a record of a search that is no table."""
-    if "search" not in fitted:
-        return
-    checked.section(fitted, "best_params")
-    table = checked.section(fitted, "search")
-    lengths = {len(checked.listed(table, name)) for name in table}
-    if len(lengths) > 1 or any(
-        isinstance(value, (dict, list)) for column in table.values() for value in column
-    ):
-        raise storage.FileError("the record of the search is no table")
-
-
-def _check_diagnostics(tensors: storage.Tensors, fitted: Any) -> None:
-    """Refuse diagnostics of a chain that do not fit their names; what could not be said is NaN."""
-    if "draws" not in fitted:
-        return
-    checked.whole(fitted, "n_sweeps")
-    checked.flag(fitted, "settled")
-    names = checked.listed(fitted, "diagnostics")
-    for place in range(len(names)):
-        checked.text(names, place)
-    found = tensors.get("diagnostics", np.empty(0))
-    known = {"diagnostics": np.where(np.isnan(found), 0.0, found)}
-    checked.checked_array(known, "diagnostics", np.float64, (len(names), len(DIAGNOSTICS)))
-
-
 def _restored_held_out(
     tensors: storage.Tensors, content: dict[str, Any], size: tuple[int, int]
 ) -> HeldOut:
@@ -172,8 +142,9 @@ def _restored_held_out(
         sign,
         part("rows", np.int32, 0, size[0] - 1),
         part("columns", np.int32, 0, size[1] - 1),
+        part("fitted_too", bool),
+        part("open", bool),
         1 if checked.whole(content, "commoner", -1, 1) > 0 else -1,
-        checked.whole(content, "also_fitted", 0, count),
         None if blanks is None else checked.whole(content, "blanks"),
         None if disagreement is None else checked.number(content, "disagreement", least=0.0, most=1.0),
     )

@@ -63,6 +63,8 @@ class NuclearNormCompleter(PairClassifier):
     True
     """
 
+    _uncalibrated: ClassVar[str | None] = "the nuclear norm draws all scores towards zero"
+
     left_: Array
     right_: Array
     radius_: float

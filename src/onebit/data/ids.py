@@ -218,7 +218,7 @@ class IdIndex:
         """Return an index with ``new`` ids appended after the known ones, also where they are listed."""
         last = np.arange(len(self), len(self) + len(new), dtype=np.int32)
         order = None if self._order is None else np.append(self._order, last)
-        return IdIndex(self._index.append(new), self.side, order)
+        return IdIndex(self._index.append(new).rename(self._index.name), self.side, order)
 
     def first(self, count: int) -> IdIndex:
         """Return the index of the first so many ids, by code."""

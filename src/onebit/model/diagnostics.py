@@ -29,6 +29,8 @@ DIAGNOSTICS = ("mean", "sd", "rhat", "ess_bulk", "ess_tail")
 MIXED_RHAT, MIXED_ESS = 1.01, 400.0
 # Good enough for averages over many entries: a mean is known to a tenth of its posterior deviation.
 ROUGH_RHAT, ROUGH_ESS = 1.05, 100.0
+# Probabilities average over much else: at this size a score's mean is known to a sixth of its deviation.
+USABLE_RHAT, USABLE_ESS = 1.1, 40.0
 # A chain has settled when its R-hat is below this, and its Monte Carlo error below what was asked.
 SETTLED_RHAT = ROUGH_RHAT
 # Functionals that all rows or all columns share: single effects move with them.
@@ -135,7 +137,7 @@ class Mixing:
     worst : str
         The functional that mixed worst.
     predictions : bool
-        Whether the functionals that single entries are read from (loss and scores) are roughly mixed.
+        Whether the functionals that single entries are read from (loss and scores) can be used.
     movement : float
         How far what all rows or columns share, and with it every effect, may move from run to run: two
         Monte Carlo standard errors.
@@ -165,7 +167,7 @@ class Mixing:
             float(rhat.max()),
             float(ess.min()),
             str(rhat.idxmax() if rhat.max() > ROUGH_RHAT else ess.idxmin()),
-            _within(rhat[~shared], ess[~shared], ROUGH_RHAT, ROUGH_ESS),
+            _within(rhat[~shared], ess[~shared], USABLE_RHAT, USABLE_ESS),
             2.0 * float(error[shared].max()) if shared.any() else 0.0,
         )
 
@@ -184,9 +186,7 @@ class Mixing:
                 f"The chains have roughly mixed ({figures}): good for predictions; row and column "
                 f"effects may move by about {self.movement:.2g} from run to run."
             ]
-        predictions = (
-            "Predictions of entries have settled" if self.predictions else "Predictions are rough too"
-        )
+        predictions = "Predictions can be used" if self.predictions else "Predictions are rough too"
         return [
             f"The chains have not mixed ({figures}, of the {self.worst}). {predictions}; row and column "
             f"effects may move by about {self.movement:.2g} from run to run."

@@ -17,6 +17,7 @@ from onebit.completers.filling import (
     block_values,
     candidates,
     fill,
+    id_names,
     known_answers,
     known_places,
 )
@@ -26,10 +27,6 @@ from onebit.data.tables import PairBatch
 from onebit.data.tables.encoding import TextLookup
 
 _DIGITS = 6
-_TAKEN = (
-    "rank", "answer", "probability", "score", "uncertainty", "confidence", "certified", "known",
-    "answered",
-)  # fmt: skip
 
 
 @dataclass
@@ -40,16 +37,6 @@ class Tally:
     unknown_rows: int = 0
     unknown_columns: int = 0
     certified: int = 0
-
-
-def id_names(model: PairClassifier) -> tuple[str, str]:
-    """Return what the two columns of ids are called in a table of predictions."""
-    names = [index.labels.name for index in (model.rows_, model.columns_)]
-    row, column = (
-        name if isinstance(name, str) and name and name not in _TAKEN else side
-        for name, side in zip(names, ("row", "column"), strict=True)
-    )
-    return (row, column) if row != column else ("row", "column")
 
 
 def ids_of(index: IdIndex) -> pa.Array:

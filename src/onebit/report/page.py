@@ -31,7 +31,7 @@ from onebit.model.diagnostics import sampling_words
 from onebit.report import figures
 from onebit.report.layout import effects_of, factors_of, places, principal
 from onebit.report.policy import policy
-from onebit.report.summary import settings_of
+from onebit.report.summary import answered_share, settings_of
 from onebit.report.words import (
     Sides,
     cut,
@@ -139,7 +139,7 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         "row_name": sides.row,
         "column_name": sides.column,
         "answers": model.n_observations_,
-        "density": model.n_observations_ / (size[0] * size[1]),
+        "density": answered_share(model),
         "rank": int(getattr(model, "rank_", 0)),
         "class_name": type(model).__name__,
         "yes_word": sides.yes,
@@ -149,6 +149,7 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         "descent": descent_words(model),
         "sampling": " ".join(sampling_words(model)),
         "log_odds": _log_odds(model),
+        "has_effects": any(effect is not None for effect in effects_of(model)),
         "certificate": None,
         "ladder": [],
         "groups": None,
@@ -187,9 +188,13 @@ def _data(record: Record, sides: Sides) -> list[dict[str, str]]:
         known = counts[counts > 0]
         enough = int((counts >= figures.ENOUGH).sum())
         one = {"caption": f"Answers of each {name}", "figure": "", "words": ""}
+        without = len(counts) - len(known)
+        if without:
+            one["words"] = f"{without:,} of {len(counts):,} have no answer."
         if len(known) and known.min() == known.max():
             many = f"{known[0]:,} answer{'s' if known[0] != 1 else ''}"
-            one["words"] = f"Every {name} has {many}." if len(known) > 1 else f"One {name}, {many}."
+            said = f"Every {'other ' if without else ''}{name} has {many}."
+            one["words"] = f"{one['words']} {said}".strip() if len(known) > 1 else f"One {name}, {many}."
         elif len(known):
             one["figure"] = figures.answer_counts(known, side)
         answers.append(one)
@@ -246,7 +251,7 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
         shares = [certificate for certificate in issued if isinstance(certificate, SelectiveCertificate)]
         selective = shares[-1] if shares else held_out.certify_selective(0.05)
         facts["selective"] = selective
-        facts["groups"] = groups[-1] if groups else held_out.certify_by_answer(0.05)
+        facts["groups"] = groups[-1] if groups else model.certify(0.05, by="answer")
         drawn["coverage"] = figures.risk_coverage(model, selective.delta)
 
 
@@ -302,6 +307,7 @@ def _extremes(model: PairClassifier, sides: Sides) -> list[dict[str, Any]]:
     ):
         if effect is None or len(effect) < 2:
             continue
+        effect = effect - effect.mean()  # beside the average one, which is what a reader compares with
         order = np.argsort(-effect, kind="stable")
         few = min(_EXTREMES, len(order) // 2)
         for end, chosen in (("highest", order[:few]), ("lowest", order[::-1][:few])):

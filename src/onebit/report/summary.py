@@ -22,6 +22,14 @@ def settings_of(model: PairClassifier) -> dict[str, Any]:
     return settings | ({} if chosen is None else {"chosen": dict(chosen)})
 
 
+def answered_share(model: PairClassifier) -> float:
+    """Return the share of the table's entries that have an answer; repeats count once where known."""
+    entries = model.n_observations_
+    if model.answers_kept:
+        entries = len(np.unique(model.kept_answers().everything.entry_numbers()))
+    return min(entries / (len(model.rows_) * len(model.columns_)), 1.0)
+
+
 def summary(model: PairClassifier) -> dict[str, Any]:
     """Return what a model file holds, as JSON.
 
@@ -39,7 +47,7 @@ def summary(model: PairClassifier) -> dict[str, Any]:
         "rows": rows,
         "columns": columns,
         "answers": model.n_observations_,
-        "density": model.n_observations_ / (rows * columns),
+        "density": answered_share(model),
         "row_ids": _examples(model.rows_.listed_labels),
         "column_ids": _examples(model.columns_.listed_labels),
         "written_as": [str(value) for value in model.classes_.tolist()],
@@ -73,7 +81,7 @@ def summary(model: PairClassifier) -> dict[str, Any]:
 
 
 def _statements(certificate: Any) -> Iterator[dict[str, Any]]:
-    """Yield what a certificate states, one line a statement; of a ladder, what it says of this model."""
+    """Yield what a certificate states, one line a statement; those of other predictors say so."""
     if isinstance(certificate, Certificate):
         parts: tuple[Certificate, ...] = (certificate,)
     elif isinstance(certificate, Ladder):
@@ -89,7 +97,7 @@ def _statements(certificate: Any) -> Iterator[dict[str, Any]]:
             "of": part.whose,
             "of_this_model": part.of_this_model,
             "method": part.method,
-            "delta": certificate.delta,
+            "delta": part.delta,
         }
 
 

@@ -46,6 +46,8 @@ _BLANKS = frozenset(("", "na", "n/a", "nan", "null", "none", "<na>"))
 
 BLANK, BAD = 0, 2
 
+# Distinct numbers that are listed when a threshold divides them.
+_MOST_VALUES = 12
 # Kinds of answer that a message lists.
 _LISTED = 5
 
@@ -130,6 +132,8 @@ class Vocabulary:
         The fields are numbers, and those above it are "yes".
     yes, no : sequence of str, optional
         The words themselves, where they are none of the usual ones.
+    blank : sequence of str, optional
+        Words (or numbers) that mean that there is no answer: pass, don't know, 99.
 
     Examples
     --------
@@ -146,6 +150,7 @@ class Vocabulary:
         threshold: float | None = None,
         yes: Sequence[str] | None = None,
         no: Sequence[str] | None = None,
+        blank: Sequence[str] | None = None,
     ) -> None:
         if threshold is not None and not math.isfinite(threshold):
             raise ValueError(f"the threshold must be a number, got {threshold!r}")
@@ -156,6 +161,11 @@ class Vocabulary:
         both = set(yes or ()) & set(no or ())
         if both:
             raise ValueError(f"{sorted(both)[0]!r} cannot mean both yes and no")
+        both = set(blank or ()) & (set(yes or ()) | set(no or ()))
+        if both:
+            raise ValueError(f"{sorted(both)[0]!r} cannot be an answer and a blank")
+        self._blank = {word.strip().lower() for word in blank or ()}
+        self._above: dict[bool, dict[str, None]] = {False: {}, True: {}}
         self.threshold = threshold
         self._words = None if not yes or not no else (tuple(no), tuple(yes))
         self._candidates = [self._words] if self._words else list(_PAIRS)
@@ -168,14 +178,17 @@ class Vocabulary:
     def _sign(self, text: str) -> int:
         if self._words and text.strip() in self._words[0] + self._words[1]:  # a blank may be a word here
             return 1 if text.strip() in self._words[1] else -1
-        if is_blank(text):
+        if is_blank(text) or text.strip().lower() in self._blank:
             return BLANK
         word = text.strip()
         if self.threshold is not None:
             number = _number(word)
             if number is None or math.isnan(number):
                 return BAD
-            return 1 if number > self.threshold else -1
+            above = number > self.threshold
+            if len(self._above[above]) <= _MOST_VALUES:
+                self._above[above][word] = None
+            return 1 if above else -1
         if self._words:
             return BAD
         word = _plain_number(word.lower())
@@ -186,6 +199,16 @@ class Vocabulary:
         sign = 1 if word in fitting[0][1] else -1
         self._written.setdefault(sign, text.strip())
         return sign
+
+    def divided(self) -> str:
+        """Say which numbers a threshold has made yes and no, where they are few."""
+        if self.threshold is None or any(len(part) > _MOST_VALUES for part in self._above.values()):
+            return ""
+        no, yes = (
+            ", ".join(sorted(part, key=lambda text: _number(text) or 0.0)) or "none"
+            for part in (self._above[False], self._above[True])
+        )
+        return f"above {self.threshold:g} and so yes: {yes}; no: {no} (--blank leaves a number out)"
 
     def settle(self, texts: Sequence[str], codes: NDArray[np.int32]) -> None:
         """Keep to the pair of words that the most columns of a wide table keep to.
@@ -233,16 +256,18 @@ class Vocabulary:
         if self.threshold is not None or self._words:
             return ""
         kinds = list(kinds_of(found))
-        others = "leave lines with others out with --skip-bad"
+        others = "say --blank WORD for each that is no answer"
         numbers = {_number(kind) for kind in kinds}
         if any(NOT_UTF8 in kind for kind in kinds):
-            return f"save the file as UTF-8, or {others.replace('others', 'such answers')}"
+            return "save the file as UTF-8, or leave lines with such answers out with --skip-bad"
         if numbers == {-1.0, 0.0, 1.0}:
             return f"name the two that count, for example --yes 1 --no=-1, and {others}"
         advice = []
         if len(kinds) == 2:
             no, yes = sorted(kinds, key=_rank_of_word)
-            advice.append(f"say which means yes, for example {option('--yes', yes)} {option('--no', no)}")
+            known = _rank_of_word(no) != _rank_of_word(yes)
+            words = f"{option('--yes', yes)} {option('--no', no)}" if known else "--yes WORD --no WORD"
+            advice.append(f"say which means yes: {words}")
         if None not in numbers:
             advice.append(
                 f"if these are ratings, say above which one is a yes: --threshold {_middle(kinds)}"

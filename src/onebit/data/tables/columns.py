@@ -177,7 +177,9 @@ def choose(
             if layout.header:
                 _refuse_data_as_names(names, source)
             options = {"row": "--row", "column": "--col", "answer": "--answer"}
-            wide_too = ", or --wide for one row a line" if answers and not found else ""
+            wide_too = ""
+            if answers and "column" in wanted:
+                wide_too = ", or say --wide for one row a line (--drop COLUMN for those without answers)"
             raise TableError(
                 f"{source} does not say which column holds the {wanted[0]}{_ids(wanted[0])}; name it "
                 f"with {options[wanted[0]]}{wide_too}. Its columns are {_listed(names)}"

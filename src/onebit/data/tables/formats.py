@@ -1,8 +1,8 @@
 """Files of every kind as batches of columns.
 
-Each reader yields ``Batch`` records: some columns of some lines, and where each line stands; readers of
-wide text yield ``Cells``. Which
-columns are wanted is settled by a callback, as soon as their names and the first fields are known.
+Each reader yields ``Batch`` records: some columns of some lines, and where each line stands; those of
+wide text and wide JSON lines yield ``Cells``. Which columns are wanted is settled by a callback, as soon
+as their names and the first fields are known.
 """
 
 from __future__ import annotations

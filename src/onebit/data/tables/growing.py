@@ -244,7 +244,7 @@ class Growing:
     def finish(self, source: str, chosen: Chosen, named: bool) -> tuple[Observations, Repeats | None]:
         """Return the answers, and which row ids of a wide table stood more than once."""
         if self.problems.count:
-            self.problems.check(self.good)
+            self.problems.check(self._n_lines or self.good)
         if self.good == 0:
             raise TableError(f"{source} holds no answers: every one of its {self.blank} entries is blank")
         if named:

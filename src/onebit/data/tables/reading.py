@@ -41,6 +41,8 @@ class Reading:
         How many lines (entries, of a wide table) had no answer.
     repeats : Repeats, optional
         The row ids of a wide table that stand in more than one line.
+    divided : str
+        Which numbers a threshold has made yes and no.
     """
 
     observations: Observations
@@ -51,6 +53,7 @@ class Reading:
     first_bad: tuple[str, ...]
     blank: int
     repeats: Repeats | None = None
+    divided: str = ""
 
     def notes(self) -> list[str]:
         """Return what a user should know of how the file was read."""
@@ -61,6 +64,8 @@ class Reading:
             said.append(f"{self.source}: {self.bad:,} bad lines left out, the first: {self.first_bad[0]}")
         if self.repeats is not None:
             said.append(f"{self.source}: {self.repeats}")
+        if self.divided:
+            said.append(f"{self.source}: {self.divided}")
         if self.blank and not self.chosen.wide:
             said.append(f"{self.source}: {self.blank:,} lines without an answer left out")
         return said
@@ -82,6 +87,7 @@ def read_answers(
     skip_bad: bool = False,
     drop: Sequence[str] = (),
     ids: bool = True,
+    blank: Sequence[str] | None = None,
 ) -> Observations:
     r"""Read a file of answers, for ``fit(observations)``.
 
@@ -108,6 +114,8 @@ def read_answers(
         Columns to leave out, by name or by number.
     ids : bool
         Whether a wide table has row ids; if not, its rows are called 1, 2, 3, ...
+    blank : sequence of str, optional
+        Words or numbers that mean that there is no answer, beside the usual ones: pass, 99.
 
     Returns
     -------
@@ -133,7 +141,7 @@ def read_answers(
     layout = Layout(
         row, column, answer, wide, header, format, delimiter, drop=[str(name) for name in drop], ids=ids
     )
-    reading = read_table(path, layout, Vocabulary(threshold, yes, no), skip_bad=skip_bad)
+    reading = read_table(path, layout, Vocabulary(threshold, yes, no, blank), skip_bad=skip_bad)
     for note in reading.notes():
         logger.info("%s", note)
     return reading.observations
@@ -168,8 +176,9 @@ def read_table(
         seen, repeats = table.finish(source.name, pick.chosen, named)
         first = tuple(problems.first)
         return Reading(
-            seen, source.name, source.format, pick.chosen, problems.count, first, table.blank, repeats
-        )
+            seen, source.name, source.format, pick.chosen, problems.count, first, table.blank, repeats,
+            vocabulary.divided(),
+        )  # fmt: skip
 
 
 class _Pick:

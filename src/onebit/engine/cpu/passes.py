@@ -42,7 +42,7 @@ AHEAD = 8
 STEPS = 3
 
 # What may be reordered: enough to vectorise the dot products; infinities and NaN keep their meaning.
-_FAST = {"reassoc", "contract", "arcp", "nsz"}
+FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 @numba.njit(nogil=True, cache=True)
@@ -131,7 +131,7 @@ def layout(rank: int, has_effect: bool, full: bool) -> Layout:
     )
 
 
-@numba.njit(forceinline=True, error_model="numpy", fastmath=_FAST)
+@numba.njit(forceinline=True, error_model="numpy", fastmath=FAST)
 def _products(own, table, index, chunk, count, out):
     """Write the products of ``own`` with the first columns of the lines of a chunk.
 
@@ -157,7 +157,7 @@ def _products(own, table, index, chunk, count, out):
         out[k], out[k + 1], out[k + 2], out[k + 3] = p, q, r, s
 
 
-@numba.njit(forceinline=True, error_model="numpy", fastmath=_FAST)
+@numba.njit(forceinline=True, error_model="numpy", fastmath=FAST)
 def _mean_product(own_mean, table, line, mean_at):
     """Return the product of the row's mean with one line's, which begins at ``mean_at``."""
     total = np.float32(0.0)
@@ -167,8 +167,8 @@ def _mean_product(own_mean, table, line, mean_at):
 
 
 @numba.njit(inline="always")
-def _scratch(width):
-    """Return what ``_walk`` needs for the answers of one chunk."""
+def walk_scratch(width):
+    """Return what ``walk`` needs for the answers of one chunk."""
     scores, pulls, moments, root, power = (
         np.empty(CHUNK, np.float32),
         np.empty(CHUNK, np.float32),
@@ -181,8 +181,8 @@ def _scratch(width):
     return scores, pulls, moments, root, power, bits, bits.view(np.float32), part
 
 
-@numba.njit(forceinline=True, error_model="numpy", fastmath=_FAST)
-def _walk(
+@numba.njit(forceinline=True, error_model="numpy", fastmath=FAST)
+def walk(
     first, last, index, sign, weight, other, own, own_mean, mean_at, code, full,
     curvatures, sums, linear_sums, scratch,
 ):  # fmt: skip
@@ -225,7 +225,7 @@ def _walk(
     return total
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
 def update_full(
     begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
     prior_precision, prior_linear, temperature, code, has_effect, layout, solve, relaxation,
@@ -245,7 +245,7 @@ def update_full(
     none = np.empty(0, np.float32)
     precision = np.empty(width, np.float64)
     linear = np.empty(width - layout.mean_at, np.float64)
-    scratch = _scratch(width)
+    scratch = walk_scratch(width)
     systems = np.zeros(n_free * n_free * LANES)
     root = np.zeros(n_free * n_free * LANES)
     inverse = np.zeros(n_free * n_free * LANES)
@@ -260,7 +260,7 @@ def update_full(
             for t in range(layout.own_mean.shape[0]):
                 if layout.own_mean[t] >= 0:
                     own_mean[t] = table[i, layout.own_mean[t]]
-            loss[i] = _walk(
+            loss[i] = walk(
                 start[i], start[i + 1], index, sign, weight, other, own, own_mean, layout.mean_at, code,
                 True, none, precision, linear, scratch,
             )  # fmt: skip
@@ -296,7 +296,7 @@ def update_full(
         fill_table(group, group + count, mean, covariance, has_effect, True, table)
 
 
-@numba.njit(forceinline=True, error_model="numpy", fastmath=_FAST)
+@numba.njit(forceinline=True, error_model="numpy", fastmath=FAST)
 def _walk_along(first, last, index, other, direction, mean_at, curvatures, sums):
     """Write the sum of ``curvature (mean . direction) mean`` over one row's answers to ``sums``."""
     window = direction.shape[0]
@@ -315,7 +315,7 @@ def _walk_along(first, last, index, other, direction, mean_at, curvatures, sums)
             sums[t] += part[t]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
 def update_diagonal(
     begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
     prior_precision, prior_linear, temperature, code, has_effect, layout, solve, relaxation,
@@ -331,7 +331,7 @@ def update_diagonal(
     longest = 0
     for i in range(begin, end):
         longest = max(longest, start[i + 1] - start[i])
-    scratch = _scratch(2 * window)
+    scratch = walk_scratch(2 * window)
     curvatures = np.empty(longest, np.float32)
     own = np.zeros(2 * window, np.float32)
     own_mean = np.zeros(window, np.float32)
@@ -349,7 +349,7 @@ def update_diagonal(
             own_mean[a] = table[i, mean_at + facing]
             own[a] = table[i, window + facing]  # its variance meets the squares of the other's means,
             own[window + a] = table[i, facing] + own[a]  # its second moment the other's variances
-        loss[i] = _walk(
+        loss[i] = walk(
             start[i], start[i + 1], index, sign, weight, other, own, own_mean, mean_at, code, False,
             curvatures, sums, gradient, scratch,
         )  # fmt: skip

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from onebit.data.observations import View
 from onebit.engine.cpu import passes as kernels
+from onebit.engine.cpu.apart import Natural, accumulate_full, solve_full
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.rotation import Change, packed_change, second_moment
 from onebit.model.gaussians import Gaussians, packed_diagonal, packed_size
@@ -86,6 +87,50 @@ class Side:
         if solve:
             self._sums = None
         return float(self.loss.sum())
+
+    def accumulate(self, table: NDArray[np.float32], loss: Loss) -> Natural:
+        """Return what the answers say of every row at its present state (full covariances).
+
+        With ``solve`` the two halves of ``pass_over``: natural parameters of parts of the answers add up.
+        """
+        self._check_full()
+        view, (m, n) = self.view, self.mean.shape
+        found = Natural(np.empty((m, packed_size(n))), np.empty((m, n)), np.empty(m))
+        layout = kernels.layout(self.rank, self.has_effect, self.full)
+
+        def task(begin: int, end: int) -> None:
+            accumulate_full(
+                begin, end, view.start, view.index, view.sign, view.weight, table, self.table,
+                loss.code, layout, *found,
+            )  # fmt: skip
+
+        self.pool.ranges(task, view.start)
+        return found
+
+    def solve(
+        self,
+        natural: Natural,
+        prior: tuple[Array, Array],
+        temperature: float,
+        relaxation: float = 1.0,
+    ) -> None:
+        """Move every row to what its natural parameters and the prior say (full covariances)."""
+        self._check_full()
+
+        def task(begin: int, end: int) -> None:
+            solve_full(
+                begin, end, natural.precision, natural.linear, *prior, temperature, relaxation,
+                self.mean, self.covariance, self.log_determinant, self.table, self.has_effect,
+            )  # fmt: skip
+
+        self.pool.even(task, len(self.mean), self.mean.shape[1] ** 2)
+        self._sums = None
+
+    def _check_full(self) -> None:
+        if not self.full:
+            raise ValueError(
+                "independent coordinates are moved by steps that need the answers themselves"
+            )
 
     def snapshot(self) -> tuple[Array, Array]:
         """Return copies of means and covariances, for ``hold_back``."""

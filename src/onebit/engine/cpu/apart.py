@@ -1,0 +1,103 @@
+"""A pass in two steps: sum up what a row's answers say, then move the row.
+
+``passes.update_full`` does both at once, which is what one machine wants. Where the answers of a row lie
+in several places their natural parameters are summed first, and where earlier ones are stored they are
+added to (full covariances: the steps of the diagonal family need the answers themselves).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.engine.cpu.passes import FAST, fill_table, walk, walk_scratch
+from onebit.engine.cpu.solve import solve_lanes
+from onebit.engine.cpu.vectors import LANES
+
+Array = NDArray[np.float64]
+
+
+class Natural(NamedTuple):
+    """What the answers of every row say of it, without the prior and at temperature one.
+
+    ``precision`` holds packed lower triangles, ``linear`` the linear terms, ``loss`` the bound on the
+    loss at the state that the majorisers touch. All three add over parts of the answers.
+    """
+
+    precision: Array
+    linear: Array
+    loss: Array
+
+    def __add__(self, other: Natural) -> Natural:  # type: ignore[override]
+        return Natural(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def accumulate_full(
+    begin, end, start, index, sign, weight, other, table, code, layout, precisions, linears, loss
+):  # fmt: skip
+    """Write the natural parameters of rows ``begin:end`` at their present state, and their loss."""
+    n_free = linears.shape[1]
+    width = table.shape[1]
+    own = np.zeros(width, np.float32)
+    own_mean = np.zeros(width - layout.mean_at, np.float32)
+    none = np.empty(0, np.float32)
+    precision = np.empty(width, np.float64)
+    linear = np.empty(width - layout.mean_at, np.float64)
+    scratch = walk_scratch(width)
+    for i in range(begin, end):
+        for t in range(layout.own.shape[0]):
+            own[t] = table[i, layout.own[t]] * layout.times[t]
+        for t in range(layout.own_mean.shape[0]):
+            if layout.own_mean[t] >= 0:
+                own_mean[t] = table[i, layout.own_mean[t]]
+        loss[i] = walk(
+            start[i], start[i + 1], index, sign, weight, other, own, own_mean, layout.mean_at, code,
+            True, none, precision, linear, scratch,
+        )  # fmt: skip
+        for t in range(precisions.shape[1]):
+            precisions[i, t] = precision[layout.precision[t]]
+        for a in range(n_free):
+            # Its own fixed 1 faces the other side's effect: a known offset.
+            linears[i, a] = linear[layout.linear[a]] - precision[layout.offset[a]]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+def solve_full(
+    begin, end, precisions, linears, prior_precision, prior_linear, temperature, relaxation, mean,
+    covariance, log_determinant, table, has_effect,
+):  # fmt: skip
+    """Move rows ``begin:end`` to the minimum of what their natural parameters and the prior say."""
+    n_free = mean.shape[1]
+    systems = np.zeros(n_free * n_free * LANES)
+    root = np.zeros(n_free * n_free * LANES)
+    inverse = np.zeros(n_free * n_free * LANES)
+    sides = np.zeros(n_free * LANES)
+    determinants = np.empty(LANES)
+    for group in range(begin, end, LANES):
+        count = min(LANES, end - group)
+        for lane in range(LANES):
+            i = group + min(lane, count - 1)  # lanes without a row solve the last one again
+            line = i if prior_precision.shape[0] > 1 else 0
+            t = 0
+            for a in range(n_free):
+                at = a * n_free * LANES + lane
+                for b in range(a + 1):
+                    systems[at + b * LANES] = temperature * precisions[i, t]
+                    t += 1
+                systems[at + a * LANES] += prior_precision[line, a]
+                sides[a * LANES + lane] = temperature * linears[i, a] + prior_linear[line, a]
+        solve_lanes(systems, sides, root, inverse, determinants)
+        for lane in range(count):
+            i = group + lane
+            log_determinant[i] = determinants[lane]
+            t = 0
+            for a in range(n_free):
+                mean[i, a] += relaxation * (sides[a * LANES + lane] - mean[i, a])
+                for b in range(a + 1):
+                    covariance[i, t] = systems[(a * n_free + b) * LANES + lane]
+                    t += 1
+        fill_table(group, group + count, mean, covariance, has_effect, True, table)
