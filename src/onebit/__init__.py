@@ -20,9 +20,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from onebit.completers.auto import AutoCompleter
-    from onebit.completers.bayes import HingeCompleter, LogisticCompleter
     from onebit.completers.gibbs import GibbsCompleter
+    from onebit.completers.hinge import HingeCompleter
     from onebit.completers.loading import load
+    from onebit.completers.logistic import LogisticCompleter
     from onebit.completers.nuclear import NuclearNormCompleter
     from onebit.data import datasets, school, simulate
     from onebit.data.observations import Observations
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "AutoCompleter": "onebit.completers.auto",
     "GibbsCompleter": "onebit.completers.gibbs",
-    "HingeCompleter": "onebit.completers.bayes",
-    "LogisticCompleter": "onebit.completers.bayes",
+    "HingeCompleter": "onebit.completers.hinge",
+    "LogisticCompleter": "onebit.completers.logistic",
     "NuclearNormCompleter": "onebit.completers.nuclear",
     "Observations": "onebit.data.observations",
     "Posterior": "onebit.model.posterior",

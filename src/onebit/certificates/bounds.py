@@ -26,11 +26,17 @@ from scipy.special import betaincinv, gammaln, xlogy
 
 from onebit.model.priors import Gamma, InverseGamma
 
+# Below it a confidence cannot be told from certainty in double precision.
+LEAST_DELTA = 1e-15
+
 
 def check_delta(delta: float) -> None:
     """Refuse a ``delta`` that is no probability of failure."""
-    if isinstance(delta, bool) or not 0 < delta < 1:
+    number = isinstance(delta, (int, float, np.number)) and not isinstance(delta, bool)
+    if not number or not 0 < delta < 1:
         raise ValueError(f"delta must lie between 0 and 1, got {delta!r}")
+    if delta < LEAST_DELTA:
+        raise ValueError(f"delta must be at least {LEAST_DELTA:g}, got {delta!r}: nothing is surer")
 
 
 def binomial_upper_bound(errors: int, trials: int, delta: float) -> float:

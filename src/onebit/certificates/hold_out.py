@@ -189,7 +189,8 @@ class HeldOut:
 
     def keep(self, max_error: float, delta: float, words: tuple[str, str] = SAID) -> Kept:
         """Find, for each predicted answer, the largest share whose certified error is small enough."""
-        if isinstance(max_error, bool) or not 0 < max_error < 1:
+        number = isinstance(max_error, (int, float, np.number)) and not isinstance(max_error, bool)
+        if not number or not 0 < max_error < 1:
             raise ValueError(f"max_error must lie between 0 and 1, got {max_error!r}")
         check_hold_out_delta(delta)
         self._check_as_counted("what may be kept")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -48,4 +50,12 @@ app.command()(worlds.study)
 
 def main() -> None:
     """Run the command line."""
-    app()
+    # A daemon may have closed its streams.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    try:
+        app()
+    except KeyboardInterrupt:  # before a command could say it better
+        sys.stderr.write("\nStopped.\n")
+        raise SystemExit(130) from None

@@ -143,7 +143,12 @@ def _shown(value: Any) -> str:
         return "\n".join(_shown(part) for part in value)
     if isinstance(value, float):
         return f"{value:.6g}"
-    return escape(f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    # Ids may hold what moves a terminal's cursor.
+    return escape(
+        "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+    )
 
 
 def report(

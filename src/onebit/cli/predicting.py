@@ -232,7 +232,10 @@ def _typed_pairs(pairs: list[str]) -> Any:
 
     sides: tuple[list[bytes], list[bytes]] = ([], [])
     for text in pairs:
-        fields = next(csv.reader([text]), [])
+        try:
+            fields = next(csv.reader([text]), [])
+        except csv.Error:
+            fields = []
         if len(fields) != 2 or not all(fields):
             raise ValueError(
                 f"--pair takes ROW,COLUMN, an id with a comma in double quotes; got {text!r}"

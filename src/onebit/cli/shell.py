@@ -56,7 +56,7 @@ def plain_errors(stopped: str = "Stopped. Nothing was left half-written.") -> It
     except MemoryError as error:
         typer.echo(f"onebit: not enough memory{f': {error}' if str(error) else ''}", err=True)
         raise typer.Exit(FAILED) from None
-    except (ValueError, TypeError, FloatingPointError, OSError, ImportError, DeviceError) as error:
+    except (ValueError, TypeError, ArithmeticError, OSError, ImportError, DeviceError) as error:
         typer.echo(f"onebit: {_message(error)}", err=True)
         raise typer.Exit(WRONG if isinstance(error, WrongCommand) else FAILED) from None
 

@@ -10,6 +10,7 @@ import typer
 from onebit.cli import options as o
 from onebit.cli.shell import (
     Voice,
+    WrongCommand,
     check_distinct,
     checked_output,
     command_line,
@@ -59,6 +60,10 @@ def simulate(
         if truth is not None:
             checked_output(truth)
         check_distinct({}, {"the table": output, "the truth": truth})
+        if not 0 < density <= 1:
+            raise WrongCommand(
+                f"--density is a share of the entries, above 0 and at most 1, not {density}"
+            )
         if world.lower() == "school":
             shape = (rows or 400, cols or 150)
             drawn = school(*shape, max(1, round(density * shape[0] * shape[1])), seed)

@@ -10,15 +10,9 @@ import pandas as pd
 
 from onebit.completers.archive import plain_parameters, restored_parameters
 from onebit.completers.base import Found, PairClassifier, know
-from onebit.completers.bayes import (
-    HingeCompleter,
-    LogisticCompleter,
-    bayes_state,
-    completer_of,
-    found_of,
-    recipe_for,
-    restored_found,
-)
+from onebit.completers.bayes import bayes_state, found_of, restored_found
+from onebit.completers.hinge import HingeCompleter
+from onebit.completers.logistic import LogisticCompleter
 from onebit.completers.parameters import Check, Device, Either, OneOf, Positive, Whole
 from onebit.completers.predictions import Codes
 from onebit.completers.search import Search, described
@@ -27,7 +21,9 @@ from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
 from onebit.engine.descent import Callback
 from onebit.engine.fitting import fit
+from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine, workers
+from onebit.model.losses import HINGE
 from onebit.model.posterior import Posterior
 
 
@@ -176,3 +172,35 @@ def _check_search(fitted: dict[str, Any]) -> None:
         isinstance(value, (dict, list)) for column in table.values() for value in column
     ):
         raise checked.FileError("the record of the search is no table")
+
+
+def recipe_for(completer: LogisticCompleter | HingeCompleter) -> Recipe:
+    """Return the recipe that a completer of this module follows."""
+    return completer._recipe()
+
+
+def completer_of(recipe: Recipe, **settings: Any) -> LogisticCompleter | HingeCompleter:
+    """Return an unfitted completer whose parameters say this recipe."""
+    common: dict[str, Any] = {
+        "rank": recipe.rank,
+        "temperature": recipe.temperature,
+        "prior": recipe.prior,
+        "prior_scale": recipe.prior_scale,
+        "effects": recipe.row_effects,
+        "sparse": recipe.sparse,
+        "max_iter": recipe.schedule.max_iter,
+        "tol": recipe.schedule.tol,
+    } | settings
+    if recipe.loss is HINGE:
+        return HingeCompleter(calibrate=recipe.calibrate, **common)
+    plan = recipe.sampling
+    if plan is not None:
+        common |= {
+            "inference": "sampling",
+            "n_samples": plan.n_samples,
+            "n_burn_in": plan.n_burn_in,
+            "n_chains": plan.n_chains,
+            "n_thin": plan.n_thin,
+            "settle": plan.settle,
+        }
+    return LogisticCompleter(**common)

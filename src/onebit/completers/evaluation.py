@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from onebit.completers.base import PairClassifier
-from onebit.completers.bayes import LogisticCompleter
+from onebit.completers.logistic import LogisticCompleter
 from onebit.data.observations import Entries, Observations
 
 Array = NDArray[np.float64]

@@ -60,7 +60,8 @@ def held_out_entries(observations: Observations, share: float, random_state: Any
     By a keyed hash of row id, column id and the number of the repeat, so that the choice depends neither
     on the order of the answers nor on where they lie: those with the smallest hashes are taken.
     """
-    if isinstance(share, bool) or not 0 <= share < 1:
+    number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
+    if not number or not 0 <= share < 1:
         raise ValueError(f"certify is the share of answers to hold out, from 0 to below 1; got {share!r}")
     if observations.weighted:
         raise ValueError("a certificate counts answers; it cannot be had with sample_weight")

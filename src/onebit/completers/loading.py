@@ -12,8 +12,9 @@ from onebit.certificates.hold_out import HeldOut
 from onebit.completers.archive import restored_parameters
 from onebit.completers.auto import AutoCompleter
 from onebit.completers.base import PairClassifier
-from onebit.completers.bayes import HingeCompleter, LogisticCompleter
 from onebit.completers.gibbs import GibbsCompleter
+from onebit.completers.hinge import HingeCompleter
+from onebit.completers.logistic import LogisticCompleter
 from onebit.completers.nuclear import NuclearNormCompleter
 from onebit.completers.parameters import check_parameters
 from onebit.completers.predictions import Answers
@@ -132,13 +133,18 @@ def _restored_held_out(
     confidence = part("confidence", np.float64, 0.0, 1.0)
     count = len(confidence)
     sign = part("sign", np.int8, -1, 1)
-    if not sign.all():
-        raise storage.FileError("a held-out answer is neither yes nor no")
+    if count == 0 or not sign.all():
+        raise storage.FileError("there are no held-out answers, or one is neither yes nor no")
+    yes, wrong = part("yes", bool), part("wrong", bool)
+    differs = yes != (sign > 0)
+    # A score of exactly zero is no yes, and counts as wrong.
+    if (differs & ~wrong).any() or (wrong & ~differs & yes).any():
+        raise storage.FileError("what was counted as wrong contradicts the held-out answers")
     blanks, disagreement = content.get("blanks"), content.get("disagreement")
     return HeldOut(
         confidence,
-        part("yes", bool),
-        part("wrong", bool),
+        yes,
+        wrong,
         sign,
         part("rows", np.int32, 0, size[0] - 1),
         part("columns", np.int32, 0, size[1] - 1),

@@ -17,7 +17,8 @@ from onebit.completers.folding import FoldedIn, divided
 from onebit.completers.predictions import Answers, Codes, Predictions
 from onebit.completers.predictors import Predictor
 from onebit.data.ids import IdIndex, pair_columns
-from onebit.data.observations import Observations, View, signs_of_pairs
+from onebit.data.observations import Observations, View
+from onebit.data.signs import signs_of_pairs
 from onebit.engine.sampling.sampler import Averages
 from onebit.engine.workers import Machine
 from onebit.model.draws import Draws

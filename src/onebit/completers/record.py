@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.certificates.bounds import LEAST_DELTA
 from onebit.certificates.ladder import Ladder
 from onebit.certificates.statements import Certificate, GroupCertificate, SelectiveCertificate
 from onebit.completers.predictions import Answers, Codes, Predictions
@@ -172,8 +173,11 @@ class Record:
             counts |= {f"{side}_counts": count, f"{side}_yes": yes}
             sizes.append(len(count))
         source = checked.section(content, "source")
-        if any(isinstance(value, (dict, list)) for value in source.values()):
-            raise checked.FileError("the source of the answers holds more than names and numbers")
+        for name, value in source.items():
+            if name in ("seconds", "threshold", "bad_lines") and value is not None:
+                checked.number(source, name)
+            elif not isinstance(value, (str, int, float, bool, type(None))):
+                raise checked.FileError(f"the source of the answers has no plain {name[:40]!r}")
         return cls(
             source=source,
             fingerprint=checked.text(content, "fingerprint"),
@@ -229,23 +233,23 @@ def _single(content: Mapping[str, Any]) -> Certificate:
 def check_certificate(content: Any) -> None:
     """Refuse what is no certificate of any kind."""
     kind = checked.text(content, "kind")
-    checked.number(content, "delta", least=0.0, most=1.0, positive=True)
+    checked.number(content, "delta", least=LEAST_DELTA, most=1.0)
     if kind == "certificate":
         _check_single(content)
         return
     if kind not in KINDS.values():
         raise checked.FileError(f"a certificate of the unknown kind {kind[:40]!r}")
     parts = checked.listed(content, "certificates")
-    own = content.get("own")
+    own = content.get("own") if kind == "ladder" else None
     for part in [*parts, *([] if own is None else [own])]:
-        _check_single(part)
+        _check_single(part, counted=kind != "ladder")
     if not parts and own is None:
         raise checked.FileError(f"a {kind} certificate without certificates of its own")
     if kind == "selective":
         for name in ("shares", "thresholds"):
             values = checked.listed(content, name, len(parts))
             for place in range(len(values)):
-                checked.number(values, place)
+                checked.number(values, place, least=0.0, most=1.0)
     if kind == "groups":
         checked.text(content, "by")
         names = checked.listed(content, "groups", len(parts))
@@ -253,9 +257,9 @@ def check_certificate(content: Any) -> None:
             checked.text(names, place)
 
 
-def _check_single(content: Any) -> None:
-    checked.number(content, "delta", least=0.0, most=1.0, positive=True)
-    checked.number(content, "bound", least=0.0)
+def _check_single(content: Any, counted: bool = False) -> None:
+    checked.number(content, "delta", least=LEAST_DELTA, most=1.0)
+    checked.number(content, "bound", least=0.0, most=1.0)
     for name in ("method", "predictor"):
         checked.text(content, name)
     if "of_this_model" in content:
@@ -263,5 +267,8 @@ def _check_single(content: Any) -> None:
     terms, assumptions = checked.section(content, "terms"), checked.listed(content, "assumptions")
     for name in terms:
         checked.number(terms, name)
+    if counted or "observed error" in terms:
+        for name in ("errors", "held-out answers", "observed error"):
+            checked.number(terms, name, least=0.0)
     for place in range(len(assumptions)):
         checked.text(assumptions, place)

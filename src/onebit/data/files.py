@@ -115,7 +115,12 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def is_special(path: Path) -> bool:
-    """Say whether there is something that is neither a file nor a folder: a device, a pipe, a socket."""
+    """Say whether there is something that is neither a file nor a folder: a device, a pipe, a socket.
+
+    Also an open stream by its name (/dev/stdout), wherever it leads: that is written on, not replaced.
+    """
+    if str(path).startswith(("/dev/", "/proc/")) and path.exists():
+        return True
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -24,7 +24,7 @@ from onebit.certificates.statements import (
     confidence,
 )
 from onebit.completers.base import PairClassifier
-from onebit.completers.bayes import LogisticCompleter
+from onebit.completers.logistic import LogisticCompleter
 from onebit.completers.record import Record
 from onebit.data.files import written_whole
 from onebit.model.diagnostics import sampling_words

@@ -14,8 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from onebit.completers.auto import AutoCompleter
 from onebit.completers.base import PairClassifier
-from onebit.completers.bayes import HingeCompleter, LogisticCompleter
 from onebit.completers.gibbs import GibbsCompleter
+from onebit.completers.hinge import HingeCompleter
+from onebit.completers.logistic import LogisticCompleter
 from onebit.completers.nuclear import NuclearNormCompleter
 
 RANK = 10  # K in the paper

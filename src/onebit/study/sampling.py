@@ -24,7 +24,8 @@ from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 
 from onebit.completers.base import PairClassifier
-from onebit.completers.bayes import HingeCompleter, LogisticCompleter
+from onebit.completers.hinge import HingeCompleter
+from onebit.completers.logistic import LogisticCompleter
 from onebit.data import simulate
 from onebit.data.datasets import load_movielens_100k
 from onebit.engine.cpu.threads import thread_count

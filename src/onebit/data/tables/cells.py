@@ -83,7 +83,9 @@ def wide_lines(
     count : int
         How many fields a line has.
     wanted : sequence of int
-        Which of them to take, ids first if there are ``ids``.
+        Which of them to take, ids first if there are any.
+    ids : bool
+        Whether there is a column of row ids.
     problems : Problems
         Is told of lines with another number of fields.
     """

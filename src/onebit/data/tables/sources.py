@@ -90,6 +90,8 @@ class _Counted(io.RawIOBase):
 def opened(path: str, kind: str | None, advance: Advance | None = None) -> Iterator[Source]:
     """Open a file or standard input (``-``), unpack it, and find out what it is."""
     if path == "-":
+        if sys.stdin is None:
+            raise TableError("standard input is closed; name a file")
         raw: BinaryIO = sys.stdin.buffer
         name = "standard input"
     else:

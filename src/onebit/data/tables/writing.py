@@ -190,7 +190,10 @@ class _TextWriter:
         self._stream, self._delimiter, self._formulas = stream, delimiter, formulas
         names = formulas.checked(pa.array(names, pa.large_string())).to_pylist()
         head = io.StringIO()
-        csv.writer(head, delimiter=delimiter, lineterminator="\n").writerow(names)
+        writer = csv.writer(head, delimiter=delimiter, lineterminator="\n")
+        if any("\r" in name for name in names):  # it quotes its own line end alone
+            writer = csv.writer(head, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        writer.writerow(names)
         stream.write(head.getvalue().encode("utf-8"))
 
     def write_table(self, table: pa.Table) -> None:

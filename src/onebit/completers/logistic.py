@@ -1,0 +1,174 @@
+"""LogisticCompleter: the completer to start with."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onebit.completers.base import Found, PairClassifier
+from onebit.completers.bayes import CHECKS, bayes_state, followed, recipe_of, restored_found
+from onebit.completers.parameters import Check
+from onebit.completers.predictions import Codes
+from onebit.data.observations import Observations
+from onebit.data.storage import Tensors
+from onebit.engine.descent import Callback
+from onebit.engine.recipe import Recipe
+from onebit.engine.workers import Machine
+from onebit.model.losses import LOGISTIC
+from onebit.model.posterior import Posterior
+from onebit.model.priors import VariancePrior
+
+
+class LogisticCompleter(PairClassifier):
+    """Variational Bayes with the logistic loss: the completer to start with.
+
+    Minimises ``sum_l log(1 + exp(-y_l M_l)) + KL / temperature`` in expectation over a Gaussian
+    posterior of ``M_ij = mu + a_i + b_j + L_i . R_j``, through Jaakkola's bound (Section 5 of the paper,
+    with row and column effects added). The variance of every column of ``L`` and ``R`` is learnt, and
+    columns that the data does not need vanish: ``rank`` is only an upper bound.
+
+    Parameters
+    ----------
+    rank : int, default 10
+        The largest rank considered (``K`` in the paper); capped at the matrix's own.
+    prior : {"inverse-gamma", "gamma"}, InverseGamma or Gamma
+        Prior on the variances of the columns.
+    prior_scale : float or "auto", default "auto"
+        The variance that a column keeps without support from the data; unused when ``prior`` is an
+        instance. "auto" is 0.03 for the variational posterior and 0.0003 for the sampled one.
+    temperature : float, default 1
+        ``lambda / n``. One is the likelihood; tests, votes and model evaluations often gain from 1.5.
+    covariance : {"full", "diagonal"}
+        The posterior of a row: a full covariance, or independent coordinates (less memory).
+    effects : bool, "rows" or "columns", default True
+        Row and column effects. ``False`` is the paper's model.
+    sparse : {None, "rows", "columns"}
+        The side whose members take part in few factors each: items that measure one ability, songs of
+        one genre ("simple structure"). A coordinate then has a variance of its own.
+    inference : {"variational", "sampling"}
+        "sampling" goes on from the variational posterior and draws from the exact one.
+    n_samples, n_burn_in, n_chains, n_thin : int, default 200, 20, 1, 1
+        Draws of each chain, sweeps before the first, chains, and sweeps from draw to draw.
+    settle : float or None
+        Stop sampling earlier, once the Monte Carlo error of every functional that is watched is below
+        this share of its posterior standard deviation.
+    keep_mb : float, default 256
+        The most that the kept draws may take, in megabytes; beyond it they are thinned evenly.
+    n_init : int, default 1
+        Number of starts; the first is spectral, others perturb it. The lowest objective is kept.
+    max_iter, tol : int, float
+        At most so many rounds, until a round lowers the objective by less than ``tol`` (relative).
+    random_state : int, RandomState or None
+        Seed of the starts. The result does not depend on ``n_jobs``.
+    n_jobs : int or None, default -1
+        Threads; -1 uses all cores.
+    device : {"cpu", "auto", "cuda", "cuda:1", ...}
+        Where the fit and large predictions run. "cuda" is an NVIDIA GPU (``pip install onebit[gpu]``),
+        "auto" one where there is one and the data is large enough to gain from it.
+    verbose : int
+        Above zero, every round is logged.
+
+    Attributes
+    ----------
+    posterior_ : Posterior
+        Means, covariances, KL to the prior.
+    rank_ : int
+        The number of columns that are left: a rank that suffices, at most ``rank``.
+    objective_, objective_path_ : float, ndarray
+        The objective reached (mean bound on the loss plus KL / lambda), and its course.
+    n_iter_, converged_ : int, bool
+        Rounds taken by the variational descent, and whether ``tol`` was met.
+    draws_, diagnostics_, n_sweeps_, settled_ : Draws, DataFrame, int, bool
+        Of a sampled model: the kept draws, R-hat and effective sample sizes, the sweeps of each chain,
+        and whether ``settle`` stopped it.
+    requested_ : DataFrame
+        Predictions of the pairs given as ``fit(..., predict_for=pairs)``.
+    folded_in_ : FoldedIn
+        What the last ``fold_in`` added and skipped.
+    row_effects_, column_effects_ : Series
+        The effect of each row on a typical column, and of each column on a typical row, as log-odds.
+    classes_ : ndarray
+        The two answers as they were written, "no" first.
+
+    Examples
+    --------
+    >>> from onebit import LogisticCompleter, simulate
+    >>> world = simulate.world("A1", rank=2, shape=(60, 50), density=0.4, seed=0)
+    >>> model = LogisticCompleter(rank=5).fit(world.pairs, world.answers)
+    >>> model.rank_
+    2
+    >>> model.predict_proba([(0, 0)]).shape
+    (1, 2)
+    """
+
+    _loss = LOGISTIC
+    _checks: ClassVar[dict[str, Check]] = CHECKS
+
+    def __init__(
+        self,
+        rank: int = 10,
+        *,
+        prior: str | VariancePrior = "inverse-gamma",
+        prior_scale: float | str = "auto",
+        temperature: float = 1.0,
+        covariance: str = "full",
+        effects: bool | str = True,
+        sparse: str | None = None,
+        inference: str = "variational",
+        n_samples: int = 200,
+        n_burn_in: int = 20,
+        n_chains: int = 1,
+        n_thin: int = 1,
+        settle: float | None = None,
+        keep_mb: float = 256,
+        n_init: int = 1,
+        max_iter: int = 200,
+        tol: float = 1e-5,
+        random_state: Any = None,
+        n_jobs: int | None = -1,
+        device: str = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        self.rank = rank
+        self.prior = prior
+        self.prior_scale = prior_scale
+        self.temperature = temperature
+        self.covariance = covariance
+        self.effects = effects
+        self.sparse = sparse
+        self.inference = inference
+        self.n_samples = n_samples
+        self.n_burn_in = n_burn_in
+        self.n_chains = n_chains
+        self.n_thin = n_thin
+        self.settle = settle
+        self.keep_mb = keep_mb
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+
+    def _find(
+        self,
+        observations: Observations,
+        machine: Machine,
+        rng: np.random.Generator,
+        callback: Callback | None,
+        start: Posterior | None,
+        pairs: tuple[Codes, Codes] | None,
+    ) -> Found:
+        return followed(self._recipe(), observations, machine, rng, callback, start, pairs)
+
+    def _recipe(self) -> Recipe:
+        return recipe_of(self)
+
+    def _state(self) -> tuple[Tensors, dict[str, Any]]:
+        return bayes_state(self)
+
+    def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
+        shape = (len(self.rows_), len(self.columns_))
+        self._take(restored_found(self._recipe(), tensors, content, shape))
