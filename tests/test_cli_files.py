@@ -247,7 +247,7 @@ def test_the_whole_matrix_wide_and_long(folder, model, tmp_path):
     own = pd.read_csv(tmp_path / "own.csv", index_col="student")
     pd.testing.assert_frame_equal(own, model.complete(everywhere=True).round(6), check_names=False)
     assert not own.equals(wide)
-    long = ("--long", "--max-error", 0.45, "-o", tmp_path / "long.jsonl")
+    long = ("--long", "--max-error", 0.6, "-o", tmp_path / "long.jsonl")
     run("complete", folder / "school.onebit", *long)
     long = pd.read_json(tmp_path / "long.jsonl", lines=True)
     assert len(long) == 60 * 30
@@ -338,10 +338,10 @@ def test_a_model_that_forgot_its_answers_says_so(folder, tmp_path):
 def test_certificates_from_a_file(folder, model, tmp_path):
     path = tmp_path / "m.onebit"
     path.write_bytes((folder / "school.onebit").read_bytes())
-    result = run("certify", path, "--max-error", 0.4, "--delta", 0.1)
+    result = run("certify", path, "--max-error", 0.6, "--delta", 0.1)
     assert f"at most {at_most(model.certify(0.1).bound)}" in result.stdout
     assert 'of those said "yes", ' in result.stdout
-    assert "at most 40.0% are wrong" in result.stdout
+    assert "at most 60.0% are wrong" in result.stdout
     said = run("certify", path, "--by", "answer").stdout
     assert 'of those said "no": at most' in said
     result = run("certify", path, "--method", "pac-bayes-kl,hold-out", "--save", "--json")
@@ -366,7 +366,7 @@ def test_info_tells_what_is_inside(folder):
     answer = json.loads(run("info", folder / "school.onebit", "--json").stdout)
     assert (answer["rows"], answer["columns"], answer["answers"]) == (60, 30, 1500)
     assert answer["written_as"] == ["no", "yes"]
-    assert len(answer["fingerprint"]) == 64
+    assert re.fullmatch(r"[0-9a-f]+-[0-9a-f]{32}", answer["fingerprint"])
     assert answer["settings"]["rank"] == 3
     assert "LogisticCompleter" in run("info", folder / "school.onebit").stdout
 

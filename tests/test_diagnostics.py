@@ -79,11 +79,11 @@ def world():
 @pytest.mark.parametrize("mixes", [True, False])
 def test_auto_lets_a_chain_go_on_until_it_has_mixed_and_else_says_so(world, mixes, monkeypatch):
     monkeypatch.setattr(
-        "onebit.completers.auto.Trial.beats", lambda self, _: self.choice.inference == "sampling"
+        "onebit.completers.search.Trial.beats", lambda self, _: self.recipe.sampling is not None
     )
     for name in ("ROUGH_RHAT", "SETTLED_RHAT"):
         monkeypatch.setattr(f"onebit.model.diagnostics.{name}", 99.0 if mixes else 0.5)
-    monkeypatch.setattr("onebit.completers.auto.ROUGH_ESS", 1.0)
+    monkeypatch.setattr("onebit.completers.search.ROUGH_ESS", 1.0)
     monkeypatch.setattr("onebit.model.diagnostics.ROUGH_ESS", 1.0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -21,6 +21,7 @@ from onebit.certificates.gibbs_risk import gibbs_risk
 from onebit.certificates.procedures import TILTS
 from onebit.certificates.statements import Certificate
 from onebit.engine.descent import Schedule, minimise
+from onebit.engine.seeds import generator
 from onebit.engine.workers import Cpu
 from onebit.model.learnt_prior import LearntPrior
 from onebit.model.losses import LOGISTIC
@@ -357,7 +358,7 @@ def test_a_draw_is_independent_of_the_fit_that_has_the_same_seed(world, monkeypa
     """The stream that started the fit must not be the one that draws."""
     model = GibbsCompleter(2, effects=False, temperature=1.0, random_state=0)
     model.fit(world.pairs, world.answers, certify=0)
-    fitting = model._generator().standard_normal(5)
+    fitting = generator(model.random_state).standard_normal(5)
     posterior = model.posterior_
     noise = (model.draw(0).predictor.rows - posterior.rows.mean)[0]
     root = posterior.rows.roots[0]

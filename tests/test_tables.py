@@ -192,7 +192,8 @@ BAD_FILES = {
     "three values": (
         "user,item,liked\na,x,yes\nb,x,no\nc,x,maybe\n",
         "line 4 of a.csv, 'c,x,maybe': there are more than two kinds of answer: 'yes' .1., 'no' .1. and "
-        "'maybe' .1.; name the words with --yes and --no, and leave lines with others out",
+        "'maybe' .1.; name the words with --yes and --no, and say --blank WORD for each that is no "
+        "answer",
     ),
     "two pairs of words": (
         "user,item,liked\na,x,yes\nb,x,0\n",

@@ -63,6 +63,7 @@ class NuclearNormCompleter(PairClassifier):
     True
     """
 
+    _posterior_is_found: ClassVar[bool] = False
     _uncalibrated: ClassVar[str | None] = "the nuclear norm draws all scores towards zero"
 
     left_: Array

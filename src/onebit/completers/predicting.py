@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from onebit.completers.filling import filled_matrix, recommendations
@@ -29,10 +30,16 @@ Array = NDArray[np.float64]
 SIDES = ("row", "column")
 
 
+def _has_posterior(model: Any) -> bool:
+    """Say whether a kind of completer finds a posterior."""
+    return model._posterior_is_found
+
+
 class Predicting:
     """The part of every completer that predicts; not used by itself."""
 
     _loss: ClassVar[Loss] = LOGISTIC
+    _posterior_is_found: ClassVar[bool] = True
     # Why probabilities, and averages of them, are not to be read as shares; None where they are.
     _uncalibrated: ClassVar[str | None] = None
 
@@ -118,6 +125,10 @@ class Predicting:
         check_is_fitted(self)
         return self.predictor_.top_columns(rows, count, seen, self._machine)
 
+    def confidence(self, X: Any) -> Array:
+        """Return the probability of the predicted answer of each pair."""
+        return self.predictions(*self._codes(X)).confidence
+
     @property
     def probability_note(self) -> str | None:
         """Why averages of this model's probabilities are no shares of "yes"; None where they may be."""
@@ -163,6 +174,7 @@ class Predicting:
         yes = self.predictions(*self._codes(X)).probability
         return np.column_stack([1.0 - yes, yes])
 
+    @available_if(_has_posterior)
     def predict_uncertainty(self, X: Any) -> Array:
         """Return the posterior standard deviation of each pair's score.
 
@@ -171,6 +183,7 @@ class Predicting:
         """
         return np.sqrt(self.predictor_.moments(*self._codes(X), self._machine)[1])
 
+    @available_if(_has_posterior)
     def predict_interval(
         self, X: Any, level: float = 0.9, output: str = "score", *, approximate: bool = False
     ) -> Array:
@@ -277,6 +290,7 @@ class Predicting:
         check_is_fitted(self)
         return recommendations(self, rows, n, answered)
 
+    @available_if(_has_posterior)
     def fold_in(self, X: Any, y: Any) -> Self:
         """Add new rows and new columns from their answers, leaving everything fitted as it is.
 

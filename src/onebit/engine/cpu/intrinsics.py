@@ -1,0 +1,219 @@
+"""Inner loops whose sums stay in registers, written in LLVM's own language.
+
+They lean on numba's internals (``numba.core``, ``numba.np.arrayobj``), which no version promises to keep:
+the package bounds numba's version, and ``vectors`` falls back on plain loops.
+
+What the compiler makes of such loops by itself checks anew every time whether arrays overlap, and sends
+every sum through memory. Here the sums of a block are one vector value, which becomes four registers on
+arm64, two with AVX and one with AVX-512. Arrays are contiguous, indices are not negative, and nothing is
+checked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+
+BLOCK, LANES, TILE = 16, 8, 4  # as in ``vectors``
+
+_SINGLE = ir.FloatType()
+_BLOCK = ir.VectorType(_SINGLE, BLOCK)
+_LANES = ir.VectorType(ir.DoubleType(), LANES)
+_FAST = ("reassoc", "contract", "arcp", "nsz")
+
+
+class _Array:
+    """An array argument of an intrinsic, one- or two-dimensional."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
+        self.builder = builder
+        self.view = make_array(kind)(context, builder, value)
+
+    def pointer(self, *indices: Any) -> Any:
+        """Return the address of one element."""
+        builder, word = self.builder, self.view.shape.type.element
+        wide = [
+            builder.zext(index, word) if index.type.width < word.width else index for index in indices
+        ]
+        offset = wide[0]
+        if len(wide) == 2:
+            columns = builder.extract_value(self.view.shape, 1)
+            offset = builder.add(builder.mul(wide[0], columns), wide[1])
+        return builder.gep(self.view.data, [offset])
+
+    def element(self, index: Any) -> Any:
+        """Return one element."""
+        return self.builder.load(self.pointer(index))
+
+    def load(self, kind: Any, *indices: Any) -> Any:
+        """Return as many elements as ``kind`` holds, from one on."""
+        pointer = self.builder.bitcast(self.pointer(*indices), kind.as_pointer())
+        return self.builder.load(pointer, align=4)
+
+    def store(self, values: Any, *indices: Any) -> None:
+        """Write these elements, from one on."""
+        pointer = self.builder.bitcast(self.pointer(*indices), values.type.as_pointer())
+        self.builder.store(values, pointer, align=4)
+
+
+def _arguments(context: Any, builder: Any, signature: Any, values: Any) -> list[Any]:
+    return [
+        _Array(context, builder, kind, value) if isinstance(kind, types.Array) else value
+        for kind, value in zip(signature.args, values, strict=True)
+    ]
+
+
+@intrinsic
+def prefetch16(typing: Any, table: Any, line: Any, column: Any) -> Any:
+    """Ask for sixteen columns of a line, from ``column`` on, to be brought near."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        table_, line_, column_ = _arguments(context, builder, signature, values)
+        pointer = builder.bitcast(table_.pointer(line_, column_), ir.IntType(8).as_pointer())
+        integer = ir.IntType(32)
+        hint = ir.FunctionType(ir.VoidType(), [pointer.type, integer, integer, integer])
+        function = cgutils.get_or_insert_function(builder.module, hint, "llvm.prefetch.p0")
+        to_read, to_keep, data = (ir.Constant(integer, value) for value in (0, 3, 1))
+        builder.call(function, [pointer, to_read, to_keep, data])
+        return context.get_dummy_value()
+
+    return types.void(table, line, column), generate
+
+
+@intrinsic
+def dot16(typing: Any, own: Any, at: Any, table: Any, line: Any, column: Any) -> Any:
+    """Return the product of ``own[at : at + 16]`` with sixteen columns of a line, from ``column`` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        own_, at_, table_, line_, column_ = _arguments(context, builder, signature, values)
+        product = builder.fmul(own_.load(_BLOCK, at_), table_.load(_BLOCK, line_, column_), flags=_FAST)
+        add = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(_SINGLE, [_SINGLE, _BLOCK]),
+            f"llvm.vector.reduce.fadd.v{BLOCK}f32",
+        )
+        return builder.call(add, [ir.Constant(_SINGLE, 0.0), product], fastmath=_FAST)
+
+    return types.float32(own, at, table, line, column), generate
+
+
+def _repeated(builder: Any, vector: Any, place: int, width: int) -> Any:
+    """Return a vector of ``width`` times the number at one place of another."""
+    places = ir.Constant(ir.VectorType(ir.IntType(32), width), [place] * width)
+    return builder.shuffle_vector(vector, vector, places)
+
+
+def _spread(builder: Any, value: Any, width: int) -> Any:
+    """Return a vector of ``width`` times one number in single precision."""
+    empty = ir.Constant(ir.VectorType(_SINGLE, width), ir.Undefined)
+    single = builder.insert_element(empty, value, ir.Constant(ir.IntType(32), 0))
+    return _repeated(builder, single, 0, width)
+
+
+@intrinsic
+def weighted_sum16(
+    typing: Any,
+    weights: Any,
+    count: Any,
+    table: Any,
+    index: Any,
+    first: Any,
+    column: Any,
+    out: Any,
+    to: Any,
+) -> Any:
+    """Write a weighted sum of sixteen columns to ``out[to : to + 16]``.
+
+    The sum of ``weights[k] table[index[first + k], column : column + 16]`` over ``k < count``.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        weights_, count_, table_, index_, first_, column_, out_, to_ = _arguments(
+            context, builder, signature, values
+        )
+        total = cgutils.alloca_once_value(builder, ir.Constant(_BLOCK, [0.0] * BLOCK))
+        with cgutils.for_range(builder, count_) as loop:
+            line = index_.element(builder.add(first_, loop.index))
+            spread = _spread(builder, weights_.element(loop.index), BLOCK)
+            product = builder.fmul(spread, table_.load(_BLOCK, line, column_), flags=_FAST)
+            builder.store(builder.fadd(builder.load(total), product, flags=_FAST), total)
+        out_.store(builder.load(total), to_)
+        return context.get_dummy_value()
+
+    return types.void(weights, count, table, index, first, column, out, to), generate
+
+
+@intrinsic
+def subtract_products(
+    typing: Any,
+    out: Any,
+    at: Any,
+    left: Any,
+    left_at: Any,
+    left_step: Any,
+    right: Any,
+    right_at: Any,
+    right_step: Any,
+    count: Any,
+) -> Any:
+    """Subtract, in all lanes, the sum of ``count`` products of numbers that stand ``step`` apart."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        out_, at_, left_, left_at_, left_step_, right_, right_at_, right_step_, count_ = _arguments(
+            context, builder, signature, values
+        )
+        total = cgutils.alloca_once_value(builder, out_.load(_LANES, at_))
+        with cgutils.for_range(builder, count_) as loop:
+            first = left_.load(_LANES, builder.add(left_at_, builder.mul(loop.index, left_step_)))
+            second = right_.load(_LANES, builder.add(right_at_, builder.mul(loop.index, right_step_)))
+            product = builder.fmul(first, second, flags=_FAST)
+            builder.store(builder.fsub(builder.load(total), product, flags=_FAST), total)
+        out_.store(builder.load(total), at_)
+        return context.get_dummy_value()
+
+    return types.void(out, at, left, left_at, left_step, right, right_at, right_step, count), generate
+
+
+@intrinsic
+def weighted_products16(
+    typing: Any,
+    weights: Any,
+    count: Any,
+    table: Any,
+    index: Any,
+    first: Any,
+    row: Any,
+    column: Any,
+    out: Any,
+) -> Any:
+    """Write a tile of a weighted sum of outer products of lines to ``out``, four rows of sixteen.
+
+    The sum of ``weights[k] line[row : row + 4] line[column : column + 16]'`` with
+    ``line = table[index[first + k]]`` over ``k < count``.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        weights_, count_, table_, index_, first_, row_, column_, out_ = _arguments(
+            context, builder, signature, values
+        )
+        zero = ir.Constant(_BLOCK, [0.0] * BLOCK)
+        totals = [cgutils.alloca_once_value(builder, zero) for _ in range(TILE)]
+        few = ir.VectorType(_SINGLE, TILE)
+        with cgutils.for_range(builder, count_) as loop:
+            line = index_.element(builder.add(first_, loop.index))
+            spread = _spread(builder, weights_.element(loop.index), TILE)
+            left = builder.fmul(spread, table_.load(few, line, row_), flags=_FAST)
+            right = table_.load(_BLOCK, line, column_)
+            for k, total in enumerate(totals):
+                own = _repeated(builder, left, k, BLOCK)
+                product = builder.fmul(own, right, flags=_FAST)
+                builder.store(builder.fadd(builder.load(total), product, flags=_FAST), total)
+        for k, total in enumerate(totals):
+            out_.store(builder.load(total), ir.Constant(ir.IntType(64), k * BLOCK))
+        return context.get_dummy_value()
+
+    return types.void(weights, count, table, index, first, row, column, out), generate

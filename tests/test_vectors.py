@@ -1,0 +1,68 @@
+"""The inner loops: intrinsics and plain loops say the same, and a fit runs on either."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numba
+import numpy as np
+
+from onebit import LogisticCompleter, simulate
+from onebit.engine.cpu import intrinsics, plain, vectors
+
+
+def both(name, *arguments):
+    """Run one loop both ways, each on copies of the arguments; return results and arguments."""
+    found = []
+    for module in (intrinsics, plain):
+        loop = getattr(module, name)
+
+        @numba.njit
+        def call(args, loop=loop):
+            return loop(*args)
+
+        mine = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
+        found.append((call(mine), mine))
+    return found
+
+
+def test_the_loops_are_the_intrinsics(rng):
+    table = rng.standard_normal((9, 64)).astype(np.float32)
+    index = rng.integers(0, 9, 20).astype(np.int32)
+    weights = rng.standard_normal(12).astype(np.float32)
+    own = rng.standard_normal(40).astype(np.float32)
+    (ours, _), (theirs, _) = both("dot16", own, 5, table, 3, 16)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    (_, ours), (_, theirs) = both("weighted_sum16", weights, 12, table, index, 4, 16, own, 8)
+    np.testing.assert_allclose(ours[6], theirs[6], rtol=1e-4, atol=1e-5)
+    tile = np.zeros(64, np.float32)
+    (_, ours), (_, theirs) = both("weighted_products16", weights, 12, table, index, 4, 8, 16, tile)
+    np.testing.assert_allclose(ours[7], theirs[7], rtol=1e-4, atol=1e-5)
+    out, left, right = (rng.standard_normal(200) for _ in range(3))
+    (_, ours), (_, theirs) = both("subtract_products", out, 8, left, 16, 8, right, 0, 16, 5)
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-12)
+
+
+def test_intrinsics_are_used_unless_plain_loops_are_asked_for():
+    assert vectors.dot16 is intrinsics.dot16
+
+
+SCRIPT = """
+import json
+from onebit import LogisticCompleter, simulate
+from onebit.engine.cpu import plain, vectors
+world = simulate.world("B1", rank=1, shape=(20, 15), density=0.7, seed=0)
+model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers)
+print(json.dumps([vectors.dot16 is plain.dot16, model.predict_proba(world.all_pairs)[:, 1].tolist()]))
+"""
+
+
+def test_a_fit_on_plain_loops_is_the_same_to_rounding(tmp_path):
+    world = simulate.world("B1", rank=1, shape=(20, 15), density=0.7, seed=0)
+    model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers)
+    there = os.environ | {"ONEBIT_PLAIN_LOOPS": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=there, capture_output=True, check=True)
+    plain_loops, chances = json.loads(done.stdout)
+    assert plain_loops
+    np.testing.assert_allclose(model.predict_proba(world.all_pairs)[:, 1], chances, atol=1e-4)
