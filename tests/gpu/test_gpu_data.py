@@ -7,8 +7,9 @@ import torch
 from gpu_worlds import needs_gpu
 
 from onebit import LogisticCompleter, Observations
+from onebit.data.holding import divided as host_divided
 from onebit.data.ids import IdIndex
-from onebit.engine.gpu import sorting
+from onebit.engine.gpu import holding, sorting
 from onebit.engine.gpu.data import uploaded
 from onebit.engine.gpu.intake import taken_in
 from onebit.engine.gpu.transfer import to_device, to_host
@@ -111,3 +112,32 @@ def test_arrays_go_there_and_back(size, device, rng):
     array = rng.integers(-128, 127, size, dtype=np.int8)
     array.setflags(write=False)
     np.testing.assert_array_equal(to_host(to_device(array, device)), array)
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_the_gpu_holds_the_same_answers_out_as_the_host(device, repeats):
+    rng = np.random.default_rng(0)
+    size = 700 if repeats else 2000
+    pairs = np.stack([rng.integers(0, 40, size), rng.integers(0, 30, size)], axis=1)
+    if not repeats:
+        pairs = np.unique(pairs, axis=0)
+    answers = rng.choice([0, 1], len(pairs))
+    there = taken_in(pairs, answers, device)
+    here = Observations.from_pairs(pairs, answers)
+    share = len(pairs) // 7
+    ours, theirs = holding.divided(there, share, 12345), host_divided(here, share, 12345)
+    assert ours is not None
+    assert ours.cut == theirs.cut
+    assert (ours.distinct, ours.commoner) == (theirs.distinct, theirs.commoner)
+    assert ours.distinct != repeats
+
+    def listed(held):
+        parts = (held.rows, held.columns, held.sign, held.fitted_too, held.open)
+        return sorted(zip(*(part.tolist() for part in parts), strict=True))
+
+    assert listed(ours.held) == listed(theirs.held)
+    for side in ("by_row", "by_column"):
+        np.testing.assert_array_equal(
+            getattr(ours.fitted, side).index, getattr(theirs.fitted, side).index
+        )
+        np.testing.assert_array_equal(getattr(ours.fitted, side).sign, getattr(theirs.fitted, side).sign)

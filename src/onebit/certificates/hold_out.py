@@ -133,9 +133,14 @@ class HeldOut:
         *,
         commoner: int = 1,
         blanks: int | None = None,
+        order: NDArray[np.int64] | None = None,
     ) -> HeldOut:
-        """Build from predictions in any order; the sign of a ``decision`` is the answer predicted."""
-        order = np.argsort(-confidence, kind="stable")
+        """Build from predictions in any order; the sign of a ``decision`` is the answer predicted.
+
+        ``order`` lists them by falling confidence, where that is known.
+        """
+        if order is None:
+            order = np.argsort(-confidence, kind="stable")
         nowhere = np.full(len(order), -1, dtype=np.int32)
         none = np.zeros(len(order), dtype=bool)
         return cls(

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from onebit import __version__
 from onebit.completers.archive import plain_parameters, save
 from onebit.completers.certified import Certified
-from onebit.completers.intake import held_out_entries, observations_of
+from onebit.completers.intake import hold_out, observations_of
 from onebit.completers.parameters import Check, check_parameters
 from onebit.completers.predicting import Predicting
 from onebit.completers.predictions import Answers, Codes
@@ -129,27 +129,29 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         if getattr(self, "verbose", 0):
             log_to_stderr()
         wanted = None if predict_for is None else pair_columns(predict_for)
-        held = None
+        division = None
         if certify is not None:
-            held = held_out_entries(observations, certify, getattr(self, "random_state", None))
-        if start is not None and held is not None and held.any():
+            division = hold_out(observations, certify, getattr(self, "random_state", None))
+        if start is not None and division is not None:
             raise ValueError(
                 "a start has seen answers that would be held out, so the certificate would not hold; fit "
                 "with certify, or from a start, not both"
             )
-        fitted = observations if held is None or not held.any() else observations.take(~held)
+        fitted = observations if division is None else division.fitted
         begin = None if start is None else self._begin(start, fitted)
         with self._checkpoint(checkpoint, observations, certify, begin):
             found = self._found(fitted, machine, self._reporting(callback), begin, wanted)
         self._know(observations.rows, observations.columns, observations.classes, observations.n)
         self._take(found)
-        if held is not None or gpus.chosen(machine.device, observations.n) is None:
-            # On a GPU the answers stay where they are unless a certificate needs them here.
-            none = np.zeros(observations.n, dtype=bool)
-            self._answers = Answers(observations, none if held is None else held, fitted)
-            self._certifiable = held is not None
-            if held is not None and held.any():
-                self.held_out_ = self._counted(self._answers)
+        if certify is not None or gpus.chosen(machine.device, observations.n) is None:
+            # On a GPU the answers stay where they are unless a certificate needs them.
+            self._answers = Answers(observations)
+            self._certifiable = certify is not None
+            if division is not None:
+                self._answers = Answers(observations, len(division.held.sign), division.cut)
+                self.held_out_ = self._counted(division, observations)
+            # A model that lives on must not keep a GPU's memory.
+            observations.come_home()
         if wanted is not None:
             self.requested_ = self._requested(wanted, found.averages)
         for text in found.advice:

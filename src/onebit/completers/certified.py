@@ -25,7 +25,9 @@ from onebit.certificates.statements import (
 )
 from onebit.completers.drawing import Drawing
 from onebit.completers.predictions import Answers, Codes, Predictions, table_blocks
+from onebit.data.holding import Division
 from onebit.data.observations import Observations
+from onebit.engine import scoring
 from onebit.engine.workers import Machine
 
 NOT_CERTIFIABLE = (
@@ -55,25 +57,22 @@ class Certified(Drawing):
         @property
         def _machine(self) -> Machine: ...
 
-    def _counted(self, answers: Answers) -> HeldOut:
+    def _counted(self, division: Division, everything: Observations) -> HeldOut:
         """Count what became of the held-out answers."""
-        seen = answers.everything
-        rows, columns, sign, _ = seen.entries(answers.held)
-        found = self.predictions(rows, columns)
-        entry = seen.entry_numbers()
-        fitted_too = np.isin(entry[answers.held], entry[~answers.held])
-        distinct = len(np.unique(entry)) == seen.n
-        known = self._has_fitted_answers(answers, rows, columns)
+        held = division.held
+        found = self.predictions(held.rows, held.columns)
+        rows, columns = everything.shape
         return HeldOut.count(
             found.confidence,
             found.decision,
-            sign,
-            rows,
-            columns,
-            fitted_too,
-            known & ~fitted_too,
-            commoner=1 if 2 * (answers.fitted.by_row.sign > 0).sum() > answers.fitted.n else -1,
-            blanks=seen.shape[0] * seen.shape[1] - seen.n if distinct else None,
+            held.sign,
+            held.rows,
+            held.columns,
+            held.fitted_too,
+            held.open,
+            commoner=division.commoner,
+            blanks=rows * columns - everything.n if division.distinct else None,
+            order=scoring.descending(found.confidence, self._machine.device),
         )
 
     def _held_out_answers(self) -> HeldOut:
@@ -246,7 +245,7 @@ class Certified(Drawing):
             outside += (int(new.sum()), int((wrong & new).sum()))
         # Of entries drawn with repeats the first share counts, of distinct ones the second.
         share = max(differ / (rows * columns), outside[1] / max(outside[0], 1))
-        second._answers = Answers(everything, np.zeros(everything.n, dtype=bool), everything)
+        second._answers = Answers(everything)
         second.held_out_ = replace(held_out, disagreement=float(share))
         return second
 

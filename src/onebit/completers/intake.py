@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from onebit.data.observations import Observations
+from onebit.data.holding import Division, divided
+from onebit.data.observations import Entries, Observations
 from onebit.engine.gpu import device as gpus
 
 
@@ -54,11 +55,12 @@ def _taken_in(X: Any, y: Any, device: str) -> Observations | None:
         return None
 
 
-def held_out_entries(observations: Observations, share: float, random_state: Any) -> NDArray[np.bool_]:
-    """Choose the answers that a certificate will count.
+def hold_out(observations: Observations, share: float, random_state: Any) -> Division | None:
+    """Hold the answers that a certificate will count out; None for a share of zero.
 
     By a keyed hash of row id, column id and the number of the repeat, so that the choice depends neither
-    on the order of the answers nor on where they lie: those with the smallest hashes are taken.
+    on the order of the answers nor on where they lie: those with the smallest hashes are taken. Answers
+    on a GPU are divided there.
     """
     number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
     if not number or not 0 <= share < 1:
@@ -70,11 +72,15 @@ def held_out_entries(observations: Observations, share: float, random_state: Any
         raise ValueError(
             f"certify={share} of {observations.n} answers holds out {size}; need more answers"
         )
-    held = np.zeros(observations.n, dtype=bool)
-    if size:
-        key = int(_seed(random_state))
-        held[np.argpartition(observations.hashes(key), size - 1)[:size]] = True
-    return held
+    if not size:
+        return None
+    key = _seed(random_state)
+    found = None
+    if observations.loose is not None and not isinstance(observations.loose, Entries):
+        from onebit.engine.gpu.holding import divided as divided_there
+
+        found = divided_there(observations, size, key)
+    return divided(observations, size, key) if found is None else found
 
 
 def _seed(random_state: Any) -> int:

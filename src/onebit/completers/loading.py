@@ -188,4 +188,4 @@ def _restored_answers(model: PairClassifier, tensors: storage.Tensors, shape: li
         raise storage.FileError("its answers do not fit its ids")
     owner = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(start))
     everything = Observations.from_codes(rows, columns, owner, index, sign, None, model.classes_)
-    return Answers(everything, held, everything.take(~held) if held.any() else everything)
+    return Answers(everything, int(held.sum()), None, held)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.holding import Cut
 from onebit.data.observations import Observations
 
 Array = NDArray[np.float64]
@@ -16,11 +18,38 @@ Codes = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers of a fit that may be certified: all, which of them were held out, and the others."""
+    """The answers of a fit: all of them, and which were held out.
+
+    Attributes
+    ----------
+    everything : Observations
+        All answers.
+    n_held : int
+        How many of them were held out.
+    cut : Cut or None
+        Which: those with the smallest hashes.
+    mask : ndarray of bool, optional
+        Which, in row order, where a file has said so.
+    """
 
     everything: Observations
-    held: NDArray[np.bool_]
-    fitted: Observations
+    n_held: int = 0
+    cut: Cut | None = None
+    mask: NDArray[np.bool_] | None = None
+
+    @cached_property
+    def held(self) -> NDArray[np.bool_]:
+        """Which were held out, in row order."""
+        if self.mask is not None:
+            return self.mask
+        if self.cut is None:
+            return np.zeros(self.everything.n, dtype=bool)
+        return self.everything.hashes(self.cut.key) <= self.cut.last
+
+    @cached_property
+    def fitted(self) -> Observations:
+        """The others."""
+        return self.everything.take(~self.held) if self.n_held else self.everything
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,8 @@ class GaussianPredictor:
     def predicted(self, rows: Codes, columns: Codes, machine: Machine) -> Predictions:
         """Return everything."""
         mean, variance = self.moments(rows, columns, machine)
-        return Predictions(mean, np.sqrt(variance), self.curve.probability(mean, variance), mean)
+        probability = scoring.probabilities(self.curve, mean, variance, machine.device)
+        return Predictions(mean, np.sqrt(variance), probability, mean)
 
     def intervals(
         self, rows: Codes, columns: Codes, level: float, machine: Machine, approximate: bool

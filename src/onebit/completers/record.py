@@ -129,7 +129,7 @@ class Record:
             dict(source or {}),
             seen.fingerprint(),
             seen.n,
-            int(answers.held.sum()),
+            answers.n_held,
             seen.by_row.counts,
             row_yes,
             seen.by_column.counts,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Hashes = NDArray[np.uint64]
 
-_GOLDEN = 0x9E3779B97F4A7C15
+GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 2**64
 
 
@@ -31,7 +31,7 @@ def mixed(values: Hashes) -> Hashes:
 
 def id_hashes(labels: pd.Index, key: int) -> Hashes:
     """Return a keyed hash of every id: of whole numbers by their value, of others by their text."""
-    salt = np.uint64((key * _GOLDEN + 1) % _WORD)
+    salt = np.uint64((key * GOLDEN + 1) % _WORD)
     if labels.dtype.kind in "iu":
         values = labels.to_numpy().astype(np.int64).view(np.uint64)
     else:
@@ -43,7 +43,7 @@ def id_hashes(labels: pd.Index, key: int) -> Hashes:
 def answer_hashes(rows: Hashes, columns: Hashes, repeats: NDArray[np.int64]) -> Hashes:
     """Return a hash of each answer, from those of its row and its column and the number of the repeat."""
     turned = (columns << np.uint64(23)) | (columns >> np.uint64(41))
-    return mixed(mixed(rows ^ turned) + repeats.astype(np.uint64) * np.uint64(_GOLDEN))
+    return mixed(mixed(rows ^ turned) + repeats.astype(np.uint64) * np.uint64(GOLDEN))
 
 
 def repeats(entries: NDArray[np.int64]) -> NDArray[np.int64]:

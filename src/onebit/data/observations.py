@@ -253,6 +253,11 @@ class Observations:
         """The answers one by one, as long as nobody has asked for a view."""
         return self._held.loose
 
+    def come_home(self) -> None:
+        """Hold the answers in this machine's own memory, wherever they lay."""
+        if self._held.loose is not None:
+            self._held.loose = self._held.loose.on_host()
+
     def hold(self, entries: Any) -> None:
         """Hold the same answers in another form, unless they are sorted by now."""
         if self._held.loose is not None:

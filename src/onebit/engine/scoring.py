@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onebit.engine.cpu.threads import threads
 from onebit.engine.gpu import device as gpus
+from onebit.model.calibration import Sigmoid
 from onebit.model.draws import Draws
 from onebit.model.posterior import Posterior, checked_pairs
 
@@ -43,6 +46,28 @@ def averages(
     """Return averages over draws; see ``Draws.averages``."""
     with threads(n_jobs) as pool:
         return draws.averages(rows, columns, pool.even, chances)
+
+
+def descending(values: Array, device: str) -> NDArray[np.int64]:
+    """Return the places of numbers from the largest on, sorted on a GPU where they are many."""
+    found = gpus.for_prediction(device, len(values))
+    if found is None:
+        return np.argsort(-values, kind="stable")
+    from onebit.engine.gpu.holding import descending as sorted_there
+
+    with gpus.at_work(found):
+        return sorted_there(values, found)
+
+
+def probabilities(curve: Any, mean: Array, variance: Array, device: str) -> Array:
+    """Return what a curve makes of many scores; that of the logistic loss on a GPU."""
+    found = gpus.for_prediction(device, len(mean)) if isinstance(curve, Sigmoid) else None
+    if found is None:
+        return curve.probability(mean, variance)
+    from onebit.engine.gpu.predict import expected_sigmoid
+
+    with gpus.at_work(found):
+        return expected_sigmoid(mean, variance, found)
 
 
 def _score(

@@ -55,7 +55,7 @@ def _normal_mixture(nodes: int) -> tuple[Array, Array]:
 
 
 # Six terms are right to 2e-6, for every score and every variance.
-_WEIGHTS, _SCALES = _normal_mixture(6)
+WEIGHTS, SCALES = _normal_mixture(6)
 
 
 def expected_sigmoid(mean: ArrayLike, variance: ArrayLike) -> Array:
@@ -72,7 +72,7 @@ def expected_sigmoid(mean: ArrayLike, variance: ArrayLike) -> Array:
     """
     mean, variance = np.asarray(mean, dtype=float), np.asarray(variance, dtype=float)
     total = np.zeros_like(mean)
-    for weight, scale in zip(_WEIGHTS, _SCALES, strict=True):
+    for weight, scale in zip(WEIGHTS, SCALES, strict=True):
         total += weight * ndtr(mean / np.sqrt(scale * scale + variance))
     return np.clip(total, CERTAINTY, 1.0 - CERTAINTY)
 

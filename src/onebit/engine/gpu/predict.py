@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from onebit.data.observations import View
 from onebit.engine.gpu import prediction_kernels as kernels
 from onebit.engine.gpu.transfer import to_device, to_host
+from onebit.model.calibration import CERTAINTY, SCALES, WEIGHTS
 from onebit.model.gaussians import packed_size
 from onebit.model.posterior import Posterior
 
@@ -192,3 +193,14 @@ def forget(_: object = None) -> None:
     """Give the memory of the last posterior back."""
     global _LAST
     _LAST = None
+
+
+def expected_sigmoid(
+    mean: NDArray[np.float64], variance: NDArray[np.float64], device: torch.device
+) -> NDArray[np.float64]:
+    """Return ``calibration.expected_sigmoid`` of many scores."""
+    centre, spread = to_device(mean, device), to_device(variance, device)
+    total = torch.zeros_like(centre)
+    for weight, scale in zip(WEIGHTS.tolist(), SCALES.tolist(), strict=True):
+        total += weight * torch.special.ndtr(centre / torch.sqrt(scale * scale + spread))
+    return to_host(total.clamp_(CERTAINTY, 1.0 - CERTAINTY))
