@@ -149,7 +149,7 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
             self._certifiable = certify is not None
             if division is not None:
                 self._answers = Answers(observations, len(division.held.sign), division.cut)
-                self.held_out_ = self._counted(division, observations)
+                self._uncounted = (replace(division, fitted=observations), observations)
             # A model that lives on must not keep a GPU's memory.
             observations.come_home()
         if wanted is not None:

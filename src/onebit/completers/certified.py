@@ -43,7 +43,8 @@ OF_THE_POSTERIOR = ("theorem-1-printed", "theorem-1", "catoni", "pac-bayes-kl")
 class Certified(Drawing):
     """The part of every completer that issues certificates; not used by itself."""
 
-    held_out_: HeldOut | None
+    _counted_answers: HeldOut | None
+    _uncounted: tuple[Division, Observations] | None
     _fitted_shape: tuple[int, int]
     _fitted_entries: NDArray[np.int64] | None
 
@@ -56,6 +57,20 @@ class Certified(Drawing):
         def _decisions(self, rows: Codes, columns: Codes) -> NDArray[np.float64]: ...
         @property
         def _machine(self) -> Machine: ...
+
+    @property
+    def held_out_(self) -> HeldOut | None:
+        """What became of the held-out answers; None where there are none.
+
+        Counted when it is first asked for: what is predicted of fitted ids does not change any more.
+        """
+        if self._uncounted is not None:
+            self._counted_answers, self._uncounted = self._counted(*self._uncounted), None
+        return self._counted_answers
+
+    @held_out_.setter
+    def held_out_(self, counted: HeldOut | None) -> None:
+        self._counted_answers, self._uncounted = counted, None
 
     def _counted(self, division: Division, everything: Observations) -> HeldOut:
         """Count what became of the held-out answers."""

@@ -79,27 +79,42 @@ def _score(
     n_jobs: int | None,
     device: str,
 ) -> None:
-    known = np.flatnonzero((rows >= 0) & (columns >= 0))
-    found = gpus.for_prediction(device, len(known))
-    done = np.zeros(len(rows), dtype=bool)
+    known = (rows >= 0) & (columns >= 0)
+    if not known.all():
+        for places in (np.flatnonzero(known), np.flatnonzero(~known)):
+            part = np.empty(len(places)), np.empty(len(places) if len(variance) else 0)
+            where = device if known[places].all() else "cpu"  # a GPU knows no prior of unknown ids
+            _score_alike(posterior, rows[places], columns[places], *part, n_jobs, where)
+            mean[places] = part[0]
+            if len(variance):
+                variance[places] = part[1]
+        return
+    _score_alike(posterior, rows, columns, mean, variance, n_jobs, device)
+
+
+def _score_alike(
+    posterior: Posterior,
+    rows: Codes,
+    columns: Codes,
+    mean: Array,
+    variance: Array,
+    n_jobs: int | None,
+    device: str,
+) -> None:
+    """Score pairs of which all, or none, have two known ids."""
+    found = gpus.for_prediction(device, len(rows))
     if found is not None:
         from onebit.engine.gpu.predict import on_device
 
-        part = np.empty(len(known)), np.empty(len(known) if len(variance) else 0)
         try:
             with gpus.at_work(found):
-                on_device(posterior, found).score(rows[known], columns[known], *part)
-            mean[known], done[known] = part[0], True
-            if len(variance):
-                variance[known] = part[1]
+                on_device(posterior, found).score(rows, columns, mean, variance)
+            return
         except gpus.TooLittleMemory:
             if device != "auto":
                 raise
-    left = np.flatnonzero(~done)
-    if len(left) == 0:
-        return
     with threads(n_jobs) as pool:
         if len(variance):
-            mean[left], variance[left] = posterior.score_moments(rows[left], columns[left], pool.even)
+            mean[:], variance[:] = posterior.score_moments(rows, columns, pool.even)
         else:
-            mean[left] = posterior.scores(rows[left], columns[left], pool.even)
+            mean[:] = posterior.scores(rows, columns, pool.even)

@@ -44,7 +44,7 @@ def divided(observations: Observations, size: int, key: int) -> Division | None:
         repeat[order] = place - begin
     # Signed numbers in the order of the unsigned ones that the host compares.
     value = _answer_hashes(rows[entries.rows.long()], columns[entries.columns.long()], repeat) ^ _LOWEST
-    last = int(torch.kthvalue(value, size).values)
+    last = int(torch.sort(value).values[size - 1])  # far faster than selecting
     held = value <= last
     fitted = DeviceEntries(entries.rows[~held], entries.columns[~held], entries.sign[~held])
     here = DeviceEntries(entries.rows[held], entries.columns[held], entries.sign[held])
