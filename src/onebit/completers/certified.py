@@ -194,7 +194,7 @@ class Certified(Drawing):
         posterior = self.predictor_.gaussian
         if self._tuned:
             posterior = None
-        if answers is not None and posterior is not None and posterior.shape == answers.fitted.shape:
+        if answers is not None and posterior is not None and posterior.shape == answers.everything.shape:
             for method in OF_THE_POSTERIOR:
                 rungs[method] = partial(self.certificate, method, seed=seed)
             rungs["learnt-prior"] = lambda delta: procedures.learnt_prior_certificate(

@@ -84,6 +84,36 @@ _SINGLE_SMOOTHING = np.float32(SMOOTHING)
 _VECTOR = {"reassoc", "contract", "arcp", "nsz"}
 
 
+# A sum that the compiler may reorder can come out in another order in another copy of the loop. These two
+# fix the order, in four strands that do not wait for each other.
+@numba.njit(forceinline=True, error_model="numpy")
+def _sum_in_order(count, values):
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    whole = count // 4 * 4
+    for k in range(0, whole, 4):
+        a += values[k]
+        b += values[k + 1]
+        c += values[k + 2]
+        d += values[k + 3]
+    for k in range(whole, count):
+        a += values[k]
+    return (a + b) + (c + d)
+
+
+@numba.njit(forceinline=True, error_model="numpy")
+def _product_in_order(count, values):
+    a, b, c, d = 1.0, 1.0, 1.0, 1.0
+    whole = count // 4 * 4
+    for k in range(0, whole, 4):
+        a *= values[k]
+        b *= values[k + 1]
+        c *= values[k + 2]
+        d *= values[k + 3]
+    for k in range(whole, count):
+        a *= values[k]
+    return (a * b) * (c * d)
+
+
 @numba.njit(forceinline=True, error_model="numpy", fastmath=_VECTOR)
 def decays(count, root, power, bits):
     """Write ``exp(-root)`` in two parts, ``power`` times what ``bits`` say as a float."""
@@ -102,33 +132,30 @@ def _majorise_logistic(first, count, sign, mean, second_moment, root, power, bit
     for k in range(count):
         root[k] = np.sqrt(max(second_moment[k], np.float32(0.0)))
     decays(count, root, power, bits)
-    product = _ONE
-    total = np.float32(0.0)
     for k in range(count):
         y = np.float32(sign[first + k])
         decay = power[k] * scale[k]
         q = second_moment[k]
         series = _T0 + q * (_T1 + q * (_T2 + q * (_T3 + q * _T4)))
         ratio = (_ONE - decay) / ((_ONE + decay) * _TWO * root[k])
-        total += root[k] - y * mean[k]
-        product *= _ONE + decay
+        root[k] = root[k] - y * mean[k]
+        power[k] = _ONE + decay
         mean[k] = _HALF * y
         second_moment[k] = series if q < _QUARTER else ratio
-    return 0.5 * float(total) + math.log(float(product))
+    return 0.5 * _sum_in_order(count, root) + math.log(_product_in_order(count, power))
 
 
 @numba.njit(forceinline=True, error_model="numpy", fastmath=_VECTOR)
-def _majorise_hinge(first, count, sign, mean, second_moment):
-    total = np.float32(0.0)
+def _majorise_hinge(first, count, sign, mean, second_moment, terms):
     for k in range(count):
         y = np.float32(sign[first + k])
         square = _ONE - _TWO * y * mean[k] + second_moment[k]
         root = np.sqrt(max(square, np.float32(0.0)) + _SINGLE_SMOOTHING)
         weight = _HALF / root
-        total += _ONE - y * mean[k] + root
+        terms[k] = _ONE - y * mean[k] + root
         mean[k] = y * (_HALF + weight)
         second_moment[k] = weight
-    return 0.5 * float(total)
+    return 0.5 * _sum_in_order(count, terms)
 
 
 @numba.njit(error_model="numpy")
@@ -155,7 +182,7 @@ def majorise(code, first, count, sign, weight, mean, second_moment, root, power,
     if weight.shape[0] == 0 and code == LOGISTIC_CODE:
         return _majorise_logistic(first, count, sign, mean, second_moment, root, power, bits, scale)
     if weight.shape[0] == 0 and code == HINGE_CODE:
-        return _majorise_hinge(first, count, sign, mean, second_moment)
+        return _majorise_hinge(first, count, sign, mean, second_moment, root)
     return _majorise_one_by_one(code, first, count, sign, weight, mean, second_moment)
 
 
