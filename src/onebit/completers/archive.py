@@ -47,7 +47,6 @@ def save(model: Any, path: str | os.PathLike[str], *, answers: bool = True) -> N
         "fitted": fitted,
         "answers": {"type": model.classes_.dtype.str, "values": model.classes_.tolist()},
         "n_observations": model.n_observations_,
-        "fitted_shape": list(model._fitted_shape),
         "certifiable": model._certifiable,
     }
     for side, index in (("rows", model.rows_), ("columns", model.columns_)):

@@ -149,7 +149,8 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
             self._certifiable = certify is not None
             if division is not None:
                 self._answers = Answers(observations, len(division.held.sign), division.cut)
-                self._uncounted = (replace(division, fitted=observations), observations)
+                # Without the fitted answers, which may lie on a GPU.
+                self._uncounted = replace(division, fitted=observations)
             # A model that lives on must not keep a GPU's memory.
             observations.come_home()
         if wanted is not None:
@@ -259,7 +260,6 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         """Set what every fitted classifier knows of its data."""
         self.rows_, self.columns_, self.classes_ = rows, columns, classes
         self.n_features_in_, self.n_observations_ = 2, n_observations
-        self._fitted_shape = (len(rows), len(columns))
         self.held_out_ = None
         self.record_: Record | None = None
         self._answers = None

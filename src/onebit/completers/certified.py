@@ -44,15 +44,13 @@ class Certified(Drawing):
     """The part of every completer that issues certificates; not used by itself."""
 
     _counted_answers: HeldOut | None
-    _uncounted: tuple[Division, Observations] | None
-    _fitted_shape: tuple[int, int]
+    _uncounted: Division | None
     _fitted_entries: NDArray[np.int64] | None
 
     if TYPE_CHECKING:
 
         def fit(self, X: Any, *, callback: Any = None) -> Self: ...  # noqa: D102
         def predictions(self, rows: Codes, columns: Codes) -> Predictions: ...  # noqa: D102
-        def was_fitted(self, rows: Codes, columns: Codes) -> NDArray[np.bool_]: ...  # noqa: D102
         def _codes(self, pairs: Any) -> tuple[Codes, Codes]: ...
         def _decisions(self, rows: Codes, columns: Codes) -> NDArray[np.float64]: ...
         @property
@@ -65,16 +63,17 @@ class Certified(Drawing):
         Counted when it is first asked for: what is predicted of fitted ids does not change any more.
         """
         if self._uncounted is not None:
-            self._counted_answers, self._uncounted = self._counted(*self._uncounted), None
+            self._counted_answers, self._uncounted = self._counted(self._uncounted), None
         return self._counted_answers
 
     @held_out_.setter
     def held_out_(self, counted: HeldOut | None) -> None:
         self._counted_answers, self._uncounted = counted, None
 
-    def _counted(self, division: Division, everything: Observations) -> HeldOut:
+    def _counted(self, division: Division) -> HeldOut:
         """Count what became of the held-out answers."""
-        held = division.held
+        assert self._answers is not None
+        held, everything = division.held, self._answers.everything
         found = self.predictions(held.rows, held.columns)
         rows, columns = everything.shape
         return HeldOut.count(

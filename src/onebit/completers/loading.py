@@ -65,9 +65,6 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
     size = (len(rows), len(columns))
     if 0 in size:
         raise storage.FileError(f"it has {size[0]} rows and {size[1]} columns")
-    if "fitted_shape" in content:
-        shape = checked.listed(content, "fitted_shape", 2)
-        model._fitted_shape = (checked.whole(shape, 0, 0, size[0]), checked.whole(shape, 1, 0, size[1]))
     if "certifiable" in content:
         model._certifiable = checked.flag(content, "certifiable")
     if "held_out" in content:

@@ -50,7 +50,6 @@ class Predicting:
     folded_in_: FoldedIn
     _answers: Answers | None
     _folded: list[tuple[Codes, Codes, NDArray[np.int8]]]
-    _fitted_shape: tuple[int, int]
 
     if TYPE_CHECKING:
 
@@ -88,11 +87,6 @@ class Predicting:
                 f"{str(self.classes_[0])!r} nor {str(self.classes_[1])!r}"
             )
         return signs_of_pairs(values.astype(str) == self.classes_[1], n_pairs)[0]
-
-    def was_fitted(self, rows: Codes, columns: Codes) -> NDArray[np.bool_]:
-        """Say of which pairs of codes both ids were fitted: neither unknown nor folded in since."""
-        inside = (rows >= 0) & (rows < self._fitted_shape[0])
-        return inside & (columns >= 0) & (columns < self._fitted_shape[1])
 
     def _codes(self, pairs: Any) -> tuple[Codes, Codes]:
         check_is_fitted(self)

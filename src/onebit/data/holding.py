@@ -71,11 +71,7 @@ def divided(observations: Observations, size: int, key: int) -> Division:
     """Hold the ``size`` answers with the smallest hashes out."""
     hashes = observations.hashes(key)
     last = np.partition(hashes, size - 1)[size - 1]
-    return with_mask(observations, hashes <= last, Cut(key, last))
-
-
-def with_mask(observations: Observations, held: Marks, cut: Cut) -> Division:
-    """Return the division that a mask over the answers in row order says."""
+    held = hashes <= last
     fitted = observations.take(~held)
     rows, columns, sign, _ = observations.entries(held)
     entry = observations.entry_numbers()  # in order, so that repeats stand side by side
@@ -90,5 +86,5 @@ def with_mask(observations: Observations, held: Marks, cut: Cut) -> Division:
         Held(rows, columns, sign, fitted_too, known & ~fitted_too),
         bool(first.all()),
         1 if 2 * yes > fitted.n else -1,
-        cut,
+        Cut(key, last),
     )
