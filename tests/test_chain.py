@@ -11,11 +11,17 @@ from scipy import stats
 from onebit import HingeCompleter, simulate
 from onebit.data.observations import Observations
 from onebit.engine.cpu.threads import Threads
-from onebit.engine.sampling.chain import Chain, Hyper, Target, filled_table, slice_draw
+from onebit.engine.known import NOTHING, Known
+from onebit.engine.sampling import chain as chain_module
+from onebit.engine.sampling.chain import Chain
 from onebit.engine.sampling.philox import chain_key
+from onebit.engine.sampling.slices import slice_draw
+from onebit.engine.sampling.target import NO_PLACES, HyperDraw, Target, filled_table
+from onebit.model import regression
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import HINGE, LOGISTIC
 from onebit.model.priors import Gamma, InverseGamma
+from onebit.model.regression import STRENGTHS, Regression
 
 POOL = Threads(1, None)
 PRIORS = {"inverse-gamma": InverseGamma(3.0, 1.5), "gamma": Gamma(2.0, 2.5)}
@@ -24,10 +30,12 @@ PRIORS = {"inverse-gamma": InverseGamma(3.0, 1.5), "gamma": Gamma(2.0, 2.5)}
 class World:
     """A tiny model whose answers can be drawn anew under a chain that samples them."""
 
-    def __init__(self, shape, hierarchy, loss, temperature=1.0, weight=None):
+    def __init__(self, shape, hierarchy, loss, temperature=1.0, weight=None, known=NOTHING):
         pairs = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=-1).reshape(-1, 2)
         blank = Observations.from_pairs(pairs, np.resize([1, -1], len(pairs)), weight)
+        hierarchy = replace(hierarchy, regressions=known.regressions)
         self.hierarchy, self.loss, self.temperature = hierarchy, loss, temperature
+        self.known = known
         self.signs, views = [], []
         for view in (blank.by_row, blank.by_column):
             sign = view.sign.copy()
@@ -39,7 +47,7 @@ class World:
         # Where the answers of the rows stand among those of the columns.
         self.order = np.lexsort((self.rows, self.columns))
         self.weight = views[0].weight.astype(float) if len(views[0].weight) else 1.0
-        self.target = Target(hierarchy, loss, temperature, tuple(views))
+        self.target = Target(hierarchy, loss, temperature, tuple(views), known)
 
     def prior_draw(self, rng):
         """Draw a state of a chain from the prior."""
@@ -47,7 +55,7 @@ class World:
         factors = variance_draws(h.factor_prior, h.rank, rng)
         effects = np.where([h.row_effects, h.column_effects], variance_draws(h.effect_prior, 2, rng), 1.0)
         intercept = rng.normal() * np.sqrt(h.intercept_variance) if h.intercept_side is not None else 0.0
-        tables = []
+        tables, strengths = [], [NO_PLACES, NO_PLACES]
         for side, size in enumerate(h.shape):
             values = rng.normal(size=(size, h.rank)) * np.sqrt(factors)
             if h.factor_means and h.has_effect(1 - side):
@@ -57,8 +65,18 @@ class World:
                 values = np.column_stack(
                     [values, centre + rng.normal(size=size) * np.sqrt(effects[side])]
                 )
+            regression = h.regressions[side]
+            if regression is not None:
+                strengths[side] = rng.integers(
+                    len(STRENGTHS), size=(len(regression.groups), h.n_free(side))
+                )
+                spread = np.append(factors, effects[side])[: h.n_free(side)]
+                for number, name in enumerate(regression.groups):
+                    lines = self.known.values[side][:, regression.places(name)]
+                    scale = np.sqrt(spread * STRENGTHS[strengths[side][number]])
+                    values += lines @ rng.normal(size=(lines.shape[1], h.n_free(side))) * scale
             tables.append(filled_table(values, h.rank, h.has_effect(side)))
-        return tables, Hyper(factors, effects, float(intercept))
+        return tables, HyperDraw(factors, effects, float(intercept), tuple(strengths))
 
     def chain(self, rng, number=0):
         """Start a chain at a draw from the prior."""
@@ -116,6 +134,16 @@ def functionals(chain):
             min(chain.effect(1)[0] ** 2, 9.0),
             np.tanh((left[0] * right[0]).sum() * chain.effect(1)[0]),
         ]
+        if not any(part.size for part in hyper.strengths)
+        else [
+            *np.log(hyper.factors),
+            *np.log(hyper.effects),
+            hyper.intercept,
+            *np.tanh(x),
+            *np.tanh(chain.free(0)[:2].ravel()),
+            *np.tanh(chain.free(1)[:2].ravel()),
+            *np.concatenate([np.log(STRENGTHS[part]).ravel() for part in hyper.strengths]),
+        ]
     )
 
 
@@ -148,6 +176,31 @@ def z_scores(world, n_prior, n_chain, rng):
 def test_the_joint_distribution_is_the_same_simulated_forwards_and_by_the_chain(loss, prior):
     world = World((4, 3), hierarchy(prior), loss, temperature=1.0 if loss is LOGISTIC else 1.7)
     found = z_scores(world, 3000, 5000, np.random.default_rng(15))
+    assert np.abs(found).max() < 4.0, found.round(1)
+
+
+def known_of_tiny(shape, rng):
+    """Orthogonal columns with mean zero for both sides, of two groups and of one."""
+    values, regressions = [], []
+    for size, groups in zip(shape, ({"features": 1, "pattern": 2}, {"pattern": 1}), strict=True):
+        width = sum(groups.values())
+        lines = rng.normal(size=(size, width))
+        lines = np.linalg.qr(np.column_stack([np.ones(size), lines]))[0][:, 1:]
+        lines *= np.sqrt(rng.uniform(0.5, 2.0, width) * size)
+        values.append(lines.astype(np.float32))
+        regressions.append(Regression((values[-1].astype(float) ** 2).sum(axis=0), groups))
+    return Known(tuple(values), tuple(regressions))
+
+
+@pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)
+def test_the_joint_distribution_is_the_same_with_what_is_known_of_rows_and_columns(loss, monkeypatch):
+    grid = np.array([0.01, 0.3, 1.0])
+    for module in (regression, chain_module):
+        monkeypatch.setattr(module, "STRENGTHS", grid)
+    monkeypatch.setitem(globals(), "STRENGTHS", grid)
+    known = known_of_tiny((5, 3), np.random.default_rng(2))
+    world = World((5, 3), hierarchy("inverse-gamma", (5, 3)), loss, known=known)
+    found = z_scores(world, 4000, 5000, np.random.default_rng(3))
     assert np.abs(found).max() < 4.0, found.round(1)
 
 

@@ -34,7 +34,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     drawn = school(60, 30, 1500, seed=2)
     drawn.frame().to_csv(folder / "school.csv", index=False)
-    run("fit", folder / "school.csv", "-o", folder / "school.onebit", "--model", "logistic", "--rank", 3)
+    run("fit", folder / "school.csv", "-o", folder / "school.onebit", "--model", "logistic", "--rank", 3,
+        "--pattern", "none")  # fmt: skip
     return folder
 
 
@@ -81,7 +82,8 @@ def test_quiet_and_json(folder, tmp_path):
 
 def test_nothing_held_out_means_no_certificate(folder, tmp_path):
     path = tmp_path / "m.onebit"
-    result = run("fit", folder / "school.csv", "-o", path, "-m", "logistic", "--rank", 1, "--certify", 0)
+    result = run("fit", folder / "school.csv", "-o", path, "-m", "logistic", "--rank", 1, "--certify", 0,
+                 "--pattern", "none")  # fmt: skip
     assert "With probability" not in result.stdout
     assert "held_out" in run("info", path, "--json").stdout
     result = run("predict", path, folder / "school.csv", "--max-error", 0.1, code=1)

@@ -79,7 +79,7 @@ def test_the_density_without_variances_agrees_with_quadrature(prior, count, ener
 @pytest.mark.parametrize("effects", [True, False])
 def test_the_mean_log_ratio_of_draws_is_just_below_the_divergence(seen, prior, effects):
     """Integrating the variances out can only lower the divergence, and here by little."""
-    posterior = LogisticCompleter(2, prior=prior, effects=effects).fit(seen).posterior_
+    posterior = LogisticCompleter(2, pattern=None, prior=prior, effects=effects).fit(seen).posterior_
     rng = np.random.default_rng(0)
     ratios = np.array([posterior.sample(rng).log_ratio for _ in range(3000)])
     error = ratios.std() / np.sqrt(len(ratios))

@@ -16,23 +16,25 @@ from onebit import (
 )
 
 KEPT = json.loads((Path(__file__).parent / "golden.json").read_text())
-SAMPLED = {"inference": "sampling", "random_state": 1}
+SAMPLED = {"pattern": None, "inference": "sampling", "random_state": 1}
 MAKERS = {
-    "logistic": lambda: LogisticCompleter(4, random_state=1),
-    "logistic, two starts": lambda: LogisticCompleter(3, random_state=1, n_init=2, temperature=1.4),
+    "logistic": lambda: LogisticCompleter(4, pattern=None, random_state=1),
+    "logistic, two starts": lambda: LogisticCompleter(
+        3, pattern=None, random_state=1, n_init=2, temperature=1.4
+    ),
     "logistic, diagonal, gamma": lambda: LogisticCompleter(
-        4, covariance="diagonal", prior="gamma", random_state=1
+        4, pattern=None, covariance="diagonal", prior="gamma", random_state=1
     ),
     "logistic, sparse, no effects": lambda: LogisticCompleter(
         4, sparse="rows", effects=False, random_state=1
     ),
     "logistic, sampled": lambda: LogisticCompleter(3, n_samples=40, n_chains=2, **SAMPLED),
-    "hinge": lambda: HingeCompleter(4, random_state=1),
+    "hinge": lambda: HingeCompleter(4, pattern=None, random_state=1),
     "hinge, sampled": lambda: HingeCompleter(3, n_samples=30, **SAMPLED),
     "hinge, paper": lambda: HingeCompleter(3, method="paper", max_iter=20, random_state=1),
     "gibbs": lambda: GibbsCompleter(3, random_state=1),
     "nuclear": lambda: NuclearNormCompleter(random_state=1),
-    "auto": lambda: AutoCompleter(random_state=1, sampling_seconds=0),
+    "auto": lambda: AutoCompleter(random_state=1, pattern=None, sampling_seconds=0),
 }
 
 

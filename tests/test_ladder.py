@@ -34,7 +34,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def fitted(world):
-    return LogisticCompleter(4, random_state=0).fit(world.pairs, world.answers, certify=0.1)
+    return LogisticCompleter(4, pattern=None, random_state=0).fit(world.pairs, world.answers, certify=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,9 @@ def test_what_cannot_be_certified_is_refused(world, fitted):
 
 
 def test_folding_in_leaves_no_certificate_of_the_posterior(world):
-    model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers, certify=0.1)
+    model = LogisticCompleter(2, pattern=None, random_state=0).fit(
+        world.pairs, world.answers, certify=0.1
+    )
     model.fold_in([(1000, 0), (1000, 1)], [1, 0])
     with pytest.raises(ValueError, match="no certificate 'pac-bayes-kl'"):
         model.certify(0.05, method="pac-bayes-kl")
@@ -248,7 +250,7 @@ def test_the_rungs_cover_in_small_worlds(method):
 
 @pytest.fixture(scope="module")
 def learnt(world):
-    first = LogisticCompleter(2, effects=True, random_state=0).fit(
+    first = LogisticCompleter(2, effects=True, pattern=None, random_state=0).fit(
         world.pairs[:1500], world.answers[:1500]
     )
     start = first.posterior_
@@ -307,7 +309,7 @@ def test_a_learnt_prior_pays_for_the_shares_and_the_widths_it_tried(fitted):
 
 
 def test_rows_folded_in_since_the_fit_are_an_error_not_a_crash(world):
-    model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers, certify=0)
+    model = LogisticCompleter(2, pattern=None, random_state=0).fit(world.pairs, world.answers, certify=0)
     model.fold_in([(1000 + k, 0) for k in range(40)], [1] * 40)
     with pytest.raises(ValueError, match="folded in since the fit"):
         model.certificate("pac-bayes-kl", 0.05)
@@ -329,7 +331,7 @@ def test_each_rung_says_whose_predictions_and_which_entries_it_speaks_of(fitted)
 
 
 def test_the_draw_of_a_ladder_does_not_loosen_when_it_is_asked_for_again(world, tmp_path):
-    model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers, certify=0)
+    model = LogisticCompleter(2, pattern=None, random_state=0).fit(world.pairs, world.answers, certify=0)
     first, again = (model.certify(0.05, method="draw") for _ in range(2))
     assert first == again
     model.save(tmp_path / "m.onebit")

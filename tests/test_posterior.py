@@ -56,7 +56,7 @@ def test_both_unknown_is_the_prior_alone(posterior):
 @FAMILIES
 def test_the_divergence_agrees_with_monte_carlo(small_world, covariance, prior):
     """KL(rho, pi) = E_rho[log rho - log pi], over factors, effects, variances, intercept and means."""
-    model = LogisticCompleter(2, covariance=covariance, prior=prior, max_iter=20)
+    model = LogisticCompleter(2, pattern=None, covariance=covariance, prior=prior, max_iter=20)
     posterior = model.fit(small_world.pairs, small_world.answers).posterior_
     hierarchy, hyper = posterior.hierarchy, posterior.hyper
     rng = np.random.default_rng(1)

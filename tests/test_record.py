@@ -22,7 +22,9 @@ def world():
 
 @pytest.fixture(scope="module")
 def model(world):
-    return LogisticCompleter(2, random_state=0, max_iter=30).fit(world.pairs, world.answers, certify=0.2)
+    return LogisticCompleter(2, pattern=None, random_state=0, max_iter=30).fit(
+        world.pairs, world.answers, certify=0.2
+    )
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +128,9 @@ def test_answers_can_be_kept_out_of_the_file(model, tmp_path):
 
 
 def test_folded_in_ids_have_no_answers(world, tmp_path):
-    model = LogisticCompleter(1, random_state=0).fit(world.pairs, world.answers, certify=0.1)
+    model = LogisticCompleter(1, pattern=None, random_state=0).fit(
+        world.pairs, world.answers, certify=0.1
+    )
     model.fold_in([(1000, 0), (1000, 1)], [1, 0])
     model.save(tmp_path / "m.onebit")
     again = onebit.load(tmp_path / "m.onebit")

@@ -15,7 +15,7 @@ from onebit.model.priors import Gamma, InverseGamma
 def posterior(request, small_world):
     """A posterior after a few rounds only: there is still something to gain."""
     seen = Observations.from_pairs(small_world.pairs, small_world.answers)
-    return LogisticCompleter(4, prior=request.param, max_iter=3).fit(seen).posterior_
+    return LogisticCompleter(4, pattern=None, prior=request.param, max_iter=3).fit(seen).posterior_
 
 
 def sides_of(posterior):

@@ -64,7 +64,9 @@ def _drawn(world: Known, effects: bool, seed: int) -> list[Line]:
     fit = {"effects": effects, "random_state": seed, "n_jobs": 1}
     lines = Lines()
     gibbs = GibbsCompleter(RANK, temperature=GIBBS_TEMPERATURE, **fit)
-    greedy = HingeCompleter(GREEDY_RANK, temperature=GREEDY_TEMPERATURE, calibrate=False, **fit)
+    greedy = HingeCompleter(
+        GREEDY_RANK, temperature=GREEDY_TEMPERATURE, calibrate=False, pattern=None, **fit
+    )
     for model in (gibbs, greedy):
         model.fit(world.pairs, world.answers, certify=0)
     if min(codes.min() for codes in world.codes(gibbs)) < 0:
@@ -72,7 +74,7 @@ def _drawn(world: Known, effects: bool, seed: int) -> list[Line]:
     randomised, overfitted = (mean_risk(model, model.posterior_, world) for model in (gibbs, greedy))
     one = gibbs.draw(0)
     of_one = rate(world.wrong(one.decision_function(world.every)), world.weight)
-    model = LogisticCompleter(RANK, **fit)
+    model = LogisticCompleter(RANK, pattern=None, **fit)
     everything = Observations.from_pairs(world.pairs, world.answers)
     learnt = [Learnt(model, everything, world, share, seed) for share in procedures.LEARNT_SHARES]
     for delta in DELTAS:

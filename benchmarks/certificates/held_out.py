@@ -106,7 +106,7 @@ class Fitted:
 
     def __init__(self, world: Known, effects: bool, seed: int) -> None:
         self.world = world
-        self.model = LogisticCompleter(RANK, effects=effects, random_state=seed, n_jobs=1)
+        self.model = LogisticCompleter(RANK, pattern=None, effects=effects, random_state=seed, n_jobs=1)
         self.model.fit(world.pairs, world.answers, certify=HELD_OUT)
         self.found: Predictions = world.predictions(self.model)
         self.wrong = world.wrong(self.found.decision)

@@ -115,7 +115,7 @@ def hold_out_rungs(pairs: Any, answers: Any, seed: int, effects: bool) -> Rungs:
 def kept_model(effects: bool, seed: int) -> Any:
     """Return the model that is kept: the default, or without effects what the paper's worlds ask for."""
     if effects:
-        return LogisticCompleter(random_state=seed, n_jobs=1)
+        return LogisticCompleter(pattern=None, random_state=seed, n_jobs=1)
     return HingeCompleter(effects=False, random_state=seed, n_jobs=1)
 
 

@@ -17,7 +17,8 @@ from benchmarks.gpu.worlds import Truth, power_law_entries, regular_views
 from benchmarks.peers.matrices import MATRICES, Entries, make
 from onebit import LogisticCompleter, Observations
 from onebit.data.ids import IdIndex
-from onebit.engine.descent import Fit, Progress, Schedule, minimise
+from onebit.engine.crew import Progress
+from onebit.engine.descent import Fit, Schedule, minimise
 from onebit.engine.gpu import kernels
 from onebit.engine.gpu.data import DeviceView
 from onebit.engine.gpu.memory import state_bytes

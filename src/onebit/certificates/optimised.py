@@ -18,7 +18,8 @@ import numpy as np
 from onebit.certificates import directions
 from onebit.certificates.bounds import pac_bayes_kl
 from onebit.data.observations import Observations
-from onebit.engine.descent import Callback, Fit, Workers
+from onebit.engine.crew import Callback, Workers
+from onebit.engine.descent import Fit
 from onebit.engine.fitting import run
 from onebit.engine.recipe import Recipe
 from onebit.model.hierarchy import Hierarchy

@@ -111,7 +111,9 @@ def learnt_prior_fit(
     first = rng.random(seen.n) < share
     rest = seen.take(~first)
     start = refit(seen.take(first))
-    hierarchy = replace(start.hierarchy, sparse=None)
+    # What taught the prior is done with: its sparsity, and what was known of rows and columns.
+    hierarchy = replace(start.hierarchy, sparse=None, regressions=(None, None))
+    hyper = replace(start.hyper, slopes=(None, None))
     found: list[tuple[float, Fit]] = []
     with workers(machine.device, machine.n_jobs, rest.n) as crew:
         for factor in NARROWER:
@@ -119,7 +121,7 @@ def learnt_prior_fit(
                 Gaussians(side.mean, factor * side.covariance, side.full) for side in start.sides
             )
             prior = LearntPrior(hierarchy, (rows.mean, columns.mean), (rows.variance, columns.variance))
-            begin = replace(start, rows=rows, columns=columns, hierarchy=hierarchy)
+            begin = replace(start, rows=rows, columns=columns, hierarchy=hierarchy, hyper=hyper)
             for temperature in LEARNT_TEMPERATURES:
                 fit = minimise(
                     rest, prior, GIBBS, begin, full=rows.full, temperature=temperature,

@@ -56,6 +56,13 @@ def save(model: Any, path: str | os.PathLike[str], *, answers: bool = True) -> N
             tensors[f"order.{side}"] = index.listed
         name = index.labels.name
         content[side] = description | {"name": name if isinstance(name, str) else None}
+    encoders = {}
+    for name, encoder in zip(("rows", "columns"), model._encoders, strict=True):
+        if encoder is not None:
+            more, encoders[name] = encoder.state(f"features.{name}")
+            tensors = tensors | more
+    if encoders:
+        content["features"] = encoders
     if model.held_out_ is not None:
         for name in HELD_OUT:
             tensors[f"held_out.{name}"] = getattr(model.held_out_, name)

@@ -19,7 +19,7 @@ from onebit.completers.search import Search, described
 from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
-from onebit.engine.descent import Callback
+from onebit.engine.crew import Callback
 from onebit.engine.fitting import fit
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine, workers
@@ -30,14 +30,18 @@ from onebit.model.posterior import Posterior
 class AutoCompleter(PairClassifier):
     """A completer without knobs.
 
-    Chooses the loss, the temperature, the prior's scale, the largest rank and whether one side is sparse
-    by the log-loss of answers held out of the training data, walking from good defaults and starting most
-    trials where the best one ended, then refits on all answers. A search costs about as much as ten plain
-    fits, more on data so small that it does not matter. Last, where there is time for it, it samples the
-    exact posterior of the logistic loss, and keeps that if it wins on the same held-out answers.
+    Chooses the loss, the temperature, the prior's scale, the largest rank, whether one side is sparse and
+    whether the pattern of the answers (which entries have one) tells something, by the log-loss of
+    answers held out of the training data, walking from good defaults and starting most trials where the
+    best one ended, then refits on all answers. A search costs about as much as ten plain fits, more on
+    data so small that it does not matter. Last, where there is time for it, it samples the exact
+    posterior of the logistic loss, and keeps that if it wins on the same held-out answers.
 
     Parameters
     ----------
+    pattern : {"auto", None}
+        "auto" tries the pattern of the answers and keeps it where it lowers the held-out log-loss. None
+        leaves it out: for predictions of entries that people would not choose to answer.
     sampling_seconds : float, default 60
         The most that sampling, on the held-out splits and on all answers, may take by a fixed reckoning
         for one core (130 ns for each answer, side and sweep at rank 10); data for which it would take
@@ -69,7 +73,7 @@ class AutoCompleter(PairClassifier):
     >>> world = simulate.world("A2", rank=2, shape=(80, 80), density=0.4, seed=0)
     >>> model = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
     >>> sorted(model.best_params_)
-    ['effects', 'inference', 'loss', 'prior_scale', 'rank', 'sparse', 'temperature']
+    ['effects', 'inference', 'loss', 'pattern', 'prior_scale', 'rank', 'sparse', 'temperature']
     """
 
     completer_: LogisticCompleter | HingeCompleter
@@ -79,7 +83,9 @@ class AutoCompleter(PairClassifier):
     objective_: float
 
     _tuned: ClassVar[bool] = True
+    _takes_features: ClassVar[bool] = True
     _checks: ClassVar[dict[str, Check]] = {
+        "pattern": OneOf(("auto", None)),
         "device": Device(),
         "verbose": Whole(0),
         "sampling_seconds": Either(Positive(), OneOf((0, 0.0))),
@@ -88,12 +94,14 @@ class AutoCompleter(PairClassifier):
     def __init__(
         self,
         *,
+        pattern: str | None = "auto",
         sampling_seconds: float = 60.0,
         random_state: Any = None,
         n_jobs: int | None = -1,
         device: str = "cpu",
         verbose: int = 0,
     ) -> None:
+        self.pattern = pattern
         self.sampling_seconds = sampling_seconds
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -118,7 +126,7 @@ class AutoCompleter(PairClassifier):
             "device": self.device,
         }
         with workers(machine.device, machine.n_jobs, observations.n) as crew:
-            search = Search(observations, rng, crew, callback)
+            search = Search(observations, rng, crew, callback, self.pattern is not None)
             best = search.run() if search.usable else None
             if best is not None:
                 best = search.sampled(best, self.sampling_seconds)
@@ -188,6 +196,7 @@ def completer_of(recipe: Recipe, **settings: Any) -> LogisticCompleter | HingeCo
         "prior_scale": recipe.prior_scale,
         "effects": recipe.row_effects,
         "sparse": recipe.sparse,
+        "pattern": recipe.pattern,
         "max_iter": recipe.schedule.max_iter,
         "tol": recipe.schedule.tol,
     } | settings

@@ -30,12 +30,13 @@ from onebit.completers.predicting import Predicting
 from onebit.completers.predictions import Answers, Codes
 from onebit.completers.predictors import Predictor
 from onebit.completers.record import Record
+from onebit.data.features import Encoders, with_features
 from onebit.data.ids import IdIndex, pair_columns
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
 from onebit.engine.checkpoint import checkpoint as checkpointed
 from onebit.engine.cpu.compilation import announced
-from onebit.engine.descent import Callback, Progress
+from onebit.engine.crew import Callback, Progress
 from onebit.engine.gpu import device as gpus
 from onebit.engine.sampling.sampler import Averages, SweepProgress
 from onebit.engine.seeds import generator
@@ -77,6 +78,8 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
     """
 
     _checks: ClassVar[dict[str, Check]]
+    # Whether what is known of rows and columns can enter the prior.
+    _takes_features: ClassVar[bool] = False
 
     n_observations_: int
     requested_: pd.DataFrame
@@ -88,6 +91,8 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
+        row_features: Any = None,
+        column_features: Any = None,
         certify: float | None = None,
         callback: Callback | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -105,6 +110,13 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
             Answers as {-1, 1}, {0, 1} or booleans.
         sample_weight : array_like of shape (n,), optional
             Weights of the answers.
+        row_features, column_features : table or (ids, matrix), optional
+            What is known of rows and of columns besides answers: numbers, booleans, categories, in a
+            pandas frame keyed by its index (or, where that only counts, by its first column), a polars or
+            pyarrow table keyed by its first column, or a pair of ids and a matrix, also a sparse one.
+            Prior means depend on them as far as the answers bear it out. Ids without answers are known
+            from then on by their features; ids without features are taken to be average. A missing value
+            counts as average, and that it is missing is a feature of its own. See ``feature_effects_``.
         certify : float, optional
             Share of the answers to hold out, before anything else, for ``certify``. Which ones depends
             on their ids and ``random_state``, not on their order. Zero holds none out and leaves the
@@ -126,6 +138,11 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         check_parameters(self, self._checks)
         machine = self._machine
         observations = observations_of(X, y, sample_weight, machine.device)
+        encoders: Encoders = (None, None)
+        if row_features is not None or column_features is not None:
+            if not self._takes_features:
+                raise ValueError(f"{type(self).__name__} takes no features; use LogisticCompleter")
+            observations, encoders = with_features(observations, (row_features, column_features))
         if getattr(self, "verbose", 0):
             log_to_stderr()
         wanted = None if predict_for is None else pair_columns(predict_for)
@@ -142,6 +159,7 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         with self._checkpoint(checkpoint, observations, certify, begin):
             found = self._found(fitted, machine, self._reporting(callback), begin, wanted)
         self._know(observations.rows, observations.columns, observations.classes, observations.n)
+        self._encoders = encoders
         self._take(found)
         if certify is not None or gpus.chosen(machine.device, observations.n) is None:
             # On a GPU the answers stay where they are unless a certificate needs them.
@@ -251,6 +269,9 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
             "held-out share": certify,
             "answers": observations.fingerprint(),
         }
+        for name, told in zip(("row features", "column features"), observations.features, strict=True):
+            if told is not None:
+                identity[name] = told.fingerprint()
         if start is not None:
             means = [side.mean.tobytes() for side in start.sides]
             identity["start"] = hashlib.sha256(b"".join(means)).hexdigest()
@@ -263,6 +284,7 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         self.held_out_ = None
         self.record_: Record | None = None
         self._answers = None
+        self._encoders = (None, None)
         self._certifiable = False
         self._folded: list[tuple[Codes, Codes, NDArray[np.int8]]] = []
         self._fitted_entries = None

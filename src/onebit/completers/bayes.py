@@ -16,7 +16,8 @@ from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
 from onebit.engine.algorithm_1 import ApproximateBound
-from onebit.engine.descent import Callback, Fit, Schedule
+from onebit.engine.crew import Callback
+from onebit.engine.descent import Fit, Schedule
 from onebit.engine.fitting import Fitted, fit
 from onebit.engine.recipe import Recipe
 from onebit.engine.sampling.sampler import Plan
@@ -37,6 +38,7 @@ CHECKS: dict[str, Check] = {
     "covariance": OneOf(("full", "diagonal")),
     "effects": OneOf((True, False, "rows", "columns")),
     "sparse": OneOf((None, "rows", "columns")),
+    "pattern": OneOf(("auto", "both", "rows", "columns", None)),
     "inference": OneOf(("variational", "sampling")),
     "n_samples": Whole(1),
     "n_burn_in": Whole(0),
@@ -65,6 +67,7 @@ def recipe_of(model: Any, **more: Any) -> Recipe:
         "row_effects": bool(effects) and effects != "columns",
         "column_effects": bool(effects) and effects != "rows",
         "sparse": model.sparse,
+        "pattern": ("both" if effects else None) if model.pattern == "auto" else model.pattern,
         "schedule": Schedule(model.max_iter, model.tol),
         "n_init": model.n_init,
     }

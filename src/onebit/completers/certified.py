@@ -23,7 +23,7 @@ from onebit.certificates.statements import (
     Kept,
     SelectiveCertificate,
 )
-from onebit.completers.drawing import Drawing
+from onebit.completers.drawing import PATTERNED, Drawing
 from onebit.completers.predictions import Answers, Codes, Predictions, table_blocks
 from onebit.data.holding import Division
 from onebit.data.observations import Observations
@@ -155,9 +155,10 @@ class Certified(Drawing):
             wanted = list(self.certificate_methods())
         for name in wanted:
             if name not in rungs:
+                why = f"; {PATTERNED}" if name in OF_THE_POSTERIOR and self._patterned else ""
                 raise ValueError(
                     f"{type(self).__name__} as it was fitted has no certificate {name!r}; "
-                    f"it has {', '.join(rungs)} and all"
+                    f"it has {', '.join(rungs)} and all{why}"
                 )
         if isinstance(method, str) and method != "all":
             found = rungs[method](delta)
@@ -194,8 +195,9 @@ class Certified(Drawing):
         if self._tuned:
             posterior = None
         if answers is not None and posterior is not None and posterior.shape == answers.everything.shape:
-            for method in OF_THE_POSTERIOR:
-                rungs[method] = partial(self.certificate, method, seed=seed)
+            if not posterior.patterned:
+                for method in OF_THE_POSTERIOR:
+                    rungs[method] = partial(self.certificate, method, seed=seed)
             rungs["learnt-prior"] = lambda delta: procedures.learnt_prior_certificate(
                 lambda part: self._again(part).predictor_.posterior,
                 answers.everything, delta, np.random.default_rng(seed), self._machine,

@@ -29,6 +29,10 @@ TUNED = (
     "this model has tuned its prior on its answers, so that no certificate of its posterior holds; fit "
     "with certify=0.1 for a held-out one"
 )
+PATTERNED = (
+    "the prior means of this model depend on which entries were answered (pattern), so that no "
+    "certificate of its posterior holds; fit with certify=0.1 for a held-out one, or with pattern=None"
+)
 # Streams of random numbers that share a seed with a fit, but nothing else.
 _OF_DRAWS, _OF_CERTIFICATES = 1, 2
 
@@ -113,6 +117,11 @@ class Drawing:
             avb=getattr(self, "avb_", None),
         )
 
+    @property
+    def _patterned(self) -> bool:
+        posterior = self.predictor_.gaussian
+        return posterior is not None and posterior.patterned
+
     def _certifiable_posterior(self) -> tuple[Posterior, Answers]:
         """Return the posterior and the answers that certify it, or say why there are none."""
         check_is_fitted(self)
@@ -121,6 +130,8 @@ class Drawing:
             raise ValueError(TUNED)
         if posterior is None:
             raise ValueError(NOT_GAUSSIAN)
+        if posterior.patterned:
+            raise ValueError(PATTERNED)
         answers = self._certifiable_answers
         if answers is None:
             raise ValueError(
@@ -159,6 +170,8 @@ class Drawing:
             raise ValueError(f"the seed of a draw is a whole number from 0, got {seed!r}")
         if posterior.hierarchy.sparse is not None:
             raise ValueError("the prior density of a sparse model is not known; draw from a dense one")
+        if any(part is not None for part in posterior.hierarchy.regressions):
+            raise ValueError("the prior density of a model with features is not known; leave them out")
         answers = self._certifiable_answers
         assert answers is not None
         # A stream of its own: the fit may have been given the same seed.

@@ -1,13 +1,19 @@
-"""Which answers can be folded into a fitted model, and what became of the others."""
+"""New rows and columns for a fitted model: which answers can be used, and what became of the others."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from onebit.data.given_features import FeatureError, Given, given
+from onebit.data.ids import IdIndex, pair_columns
+from onebit.data.observations import Observations
+
+SIDES = ("row", "column")
 Codes = NDArray[np.int32]
 Part = tuple[int, Any, Codes, NDArray[np.int8]]
 
@@ -42,6 +48,64 @@ class FoldedIn:
                 f"{self.both_known:,} skipped, since both their ids are known (a refit takes them up)"
             )
         return "; ".join(parts)
+
+
+def fold_in(model: Any, X: Any, y: Any, features: tuple[Any, Any]) -> FoldedIn:
+    """Fold answers and features of new ids into a fitted model; return what became of them."""
+    told = [None if part is None else _told(model, side, part) for side, part in enumerate(features)]
+    if X is None and told == [None, None]:
+        raise ValueError("fold_in needs answers, or features, of new ids")
+    parts: list[Part] = []
+    done = FoldedIn(0, 0, 0, 0, 0)
+    if X is not None:
+        values = pair_columns(X)
+        codes = model.rows_.encode(values[0]), model.columns_.encode(values[1])
+        if len(codes[0]) == 0:
+            raise ValueError("fold_in needs at least one answer")
+        parts, done = divided(values, codes, model._signs(y, len(codes[0])))
+    answered = {part[0]: part[1:] for part in parts}
+    counts = [0, 0]
+    for side in (0, 1):
+        if side in answered or told[side] is not None:
+            counts[side] = _fold_in_side(model, side, answered.get(side), told[side])
+    return replace(done, rows=counts[0], columns=counts[1])
+
+
+def _told(model: Any, side: int, features: Any) -> Given:
+    """Return features of new ids, if the model can use them."""
+    name = SIDES[side]
+    if model._encoders[side] is None:
+        raise FeatureError(f"the model was fitted without {name} features, so it can use none")
+    return given(features, name)
+
+
+def _fold_in_side(model: Any, side: int, answered: Any, told: Given | None) -> int:
+    """Add the new ids of one side from their answers on known ids of the other, and their features."""
+    indexes = [model.rows_, model.columns_]
+    fitted, facing = indexes[side], indexes[1 - side]
+    if answered is None:
+        index, own = IdIndex(pd.Index([]), SIDES[side]), np.empty(0, np.int32)
+        others, sign = np.empty(0, np.int32), np.empty(0, np.int8)
+    else:
+        values, others, sign = answered
+        index, own = IdIndex.from_values(values, SIDES[side])
+    matrix = None
+    if told is not None:
+        fresh = pd.Index(told.ids)[fitted.encode(told.ids) < 0]
+        unanswered = fresh[~fresh.isin(index.labels)]
+        index = IdIndex(unanswered, SIDES[side]) if len(index) == 0 else index.extended(unanswered)
+        if len(index) == 0:
+            return 0
+        matrix = model._encoders[side].encoded(told, index.encode(told.ids), len(index))
+    answers = Observations.from_codes(index, facing, own, others, sign).by_row
+    model.predictor_ = model.predictor_.folded_in(side, answers, matrix)
+    first = len(fitted)
+    entries = (own + np.int32(first), others)
+    if len(own):
+        model._folded = [*model._folded, (*(entries if side == 0 else entries[::-1]), sign)]
+    indexes[side] = fitted.extended(index.labels)
+    model.rows_, model.columns_ = indexes
+    return len(index)
 
 
 def divided(

@@ -15,7 +15,8 @@ from onebit.completers.predictors import GaussianPredictor
 from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
-from onebit.engine.descent import Callback, Schedule
+from onebit.engine.crew import Callback
+from onebit.engine.descent import Schedule
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine, workers
 from onebit.model.calibration import DrawnShare

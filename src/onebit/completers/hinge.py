@@ -12,7 +12,7 @@ from onebit.completers.parameters import Check, OneOf
 from onebit.completers.predictions import Codes
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
-from onebit.engine.descent import Callback
+from onebit.engine.crew import Callback
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine
 from onebit.model.losses import HINGE
@@ -41,8 +41,8 @@ class HingeCompleter(PairClassifier):
         Whether to fit the curve of ``predict_proba``.
     effects, covariance : as for LogisticCompleter, or "auto"
         "auto" is True and "full" for the engine, False and "diagonal" for the paper's method.
-    rank, prior, prior_scale, temperature, sparse, inference, n_samples, n_burn_in, n_chains, n_thin,
-    settle, keep_mb, n_init, max_iter, tol, random_state, n_jobs, device, verbose
+    rank, prior, prior_scale, temperature, sparse, pattern, inference, n_samples, n_burn_in, n_chains,
+    n_thin, settle, keep_mb, n_init, max_iter, tol, random_state, n_jobs, device, verbose
         As for LogisticCompleter; ``method="paper"`` runs on the CPU only.
 
     Attributes
@@ -62,6 +62,7 @@ class HingeCompleter(PairClassifier):
     """
 
     _loss = HINGE
+    _takes_features: ClassVar[bool] = True
     _checks: ClassVar[dict[str, Check]] = CHECKS | {
         "method": OneOf(("engine", "paper")),
         "calibrate": OneOf((True, False)),
@@ -80,6 +81,7 @@ class HingeCompleter(PairClassifier):
         covariance: str = "auto",
         effects: bool | str = "auto",
         sparse: str | None = None,
+        pattern: str | None = "auto",
         inference: str = "variational",
         n_samples: int = 200,
         n_burn_in: int = 20,
@@ -103,6 +105,7 @@ class HingeCompleter(PairClassifier):
         self.covariance = covariance
         self.effects = effects
         self.sparse = sparse
+        self.pattern = pattern
         self.inference = inference
         self.n_samples = n_samples
         self.n_burn_in = n_burn_in
@@ -142,6 +145,8 @@ class HingeCompleter(PairClassifier):
             raise ValueError('method="paper" has no row and column effects; set effects=False')
         if not engine and self.covariance == "full":
             raise ValueError('method="paper" has independent coordinates; set covariance="diagonal"')
+        if not engine and self.pattern not in ("auto", None):
+            raise ValueError(f'method="paper" knows no pattern; set pattern=None, not {self.pattern!r}')
         full = self.covariance == "full" or (self.covariance == "auto" and engine)
         return recipe_of(self, effects=effects, full=full, paper=not engine, calibrate=self.calibrate)
 

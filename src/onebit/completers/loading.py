@@ -20,6 +20,7 @@ from onebit.completers.parameters import check_parameters
 from onebit.completers.predictions import Answers
 from onebit.completers.record import Record
 from onebit.data import checked, storage
+from onebit.data.features import Encoder, Encoders, restored_encoder
 from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
 from onebit.engine.cpu.threads import thread_count
@@ -71,6 +72,8 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
         model.held_out_ = _restored_held_out(tensors, checked.section(content, "held_out"), size)
     fitted = checked.section(content, "fitted")
     model._restore(tensors, fitted)
+    if "features" in content:
+        model._encoders = _restored_encoders(model, tensors, checked.section(content, "features"))
     chosen = getattr(model, "completer_", None)
     if chosen is not None:
         _check_settings(chosen)
@@ -101,6 +104,22 @@ def _restored_ids(tensors: storage.Tensors, content: dict[str, Any], side: str) 
             tensors, f"order.{side}", np.int32, (len(index),), least=0, most=most
         )
     return IdIndex(index.rename(name), side.removesuffix("s"), order)
+
+
+def _restored_encoders(
+    model: PairClassifier, tensors: storage.Tensors, content: dict[str, Any]
+) -> Encoders:
+    """Return how features become numbers, if that fits what was fitted."""
+    found: list[Encoder | None] = [None, None]
+    for side, name in enumerate(("rows", "columns")):
+        if name not in content:
+            continue
+        encoder = restored_encoder(tensors, f"features.{name}", checked.section(content, name))
+        placing = model.predictor_.posterior.placings[side]
+        if placing is None or len(placing.features) != len(encoder.names):
+            raise storage.FileError(f"its features of {name} do not fit its posterior")
+        found[side] = encoder
+    return found[0], found[1]
 
 
 def _restored_classes(content: dict[str, Any]) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from onebit.completers.parameters import Check
 from onebit.completers.predictions import Codes
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
-from onebit.engine.descent import Callback
+from onebit.engine.crew import Callback
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine
 from onebit.model.losses import LOGISTIC
@@ -46,6 +46,12 @@ class LogisticCompleter(PairClassifier):
     sparse : {None, "rows", "columns"}
         The side whose members take part in few factors each: items that measure one ability, songs of
         one genre ("simple structure"). A coordinate then has a variance of its own.
+    pattern : {"auto", "both", "rows", "columns", None}
+        The sides whose prior means depend on *which* entries were answered: what somebody chose to rate
+        tells of them before the first rating is read. How much it tells is learnt, and a pattern that
+        tells nothing is let go. "auto" is "both" where there are effects, and None in the paper's model
+        (``effects=False``). The pattern says less, or the wrong thing, of entries that people would not
+        choose; a sparse side has none.
     inference : {"variational", "sampling"}
         "sampling" goes on from the variational posterior and draws from the exact one.
     n_samples, n_burn_in, n_chains, n_thin : int, default 200, 20, 1, 1
@@ -103,6 +109,7 @@ class LogisticCompleter(PairClassifier):
     """
 
     _loss = LOGISTIC
+    _takes_features: ClassVar[bool] = True
     _checks: ClassVar[dict[str, Check]] = CHECKS
 
     def __init__(
@@ -115,6 +122,7 @@ class LogisticCompleter(PairClassifier):
         covariance: str = "full",
         effects: bool | str = True,
         sparse: str | None = None,
+        pattern: str | None = "auto",
         inference: str = "variational",
         n_samples: int = 200,
         n_burn_in: int = 20,
@@ -137,6 +145,7 @@ class LogisticCompleter(PairClassifier):
         self.covariance = covariance
         self.effects = effects
         self.sparse = sparse
+        self.pattern = pattern
         self.inference = inference
         self.n_samples = n_samples
         self.n_burn_in = n_burn_in

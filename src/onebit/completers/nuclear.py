@@ -14,7 +14,7 @@ from onebit.completers.predictors import FactorsPredictor
 from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
-from onebit.engine.descent import Callback
+from onebit.engine.crew import Callback
 from onebit.engine.nuclear import minimise_nuclear
 from onebit.engine.workers import Machine
 from onebit.model.posterior import Posterior

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -13,12 +12,13 @@ from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from onebit.completers.feature_effects import feature_effects
 from onebit.completers.filling import filled_matrix, recommendations
-from onebit.completers.folding import FoldedIn, divided
+from onebit.completers.folding import FoldedIn, fold_in
 from onebit.completers.predictions import Answers, Codes, Predictions
 from onebit.completers.predictors import Predictor
 from onebit.data.ids import IdIndex, pair_columns
-from onebit.data.observations import Observations, View
+from onebit.data.observations import View
 from onebit.data.signs import signs_of_pairs
 from onebit.engine.sampling.sampler import Averages
 from onebit.engine.workers import Machine
@@ -285,20 +285,24 @@ class Predicting:
         return recommendations(self, rows, n, answered)
 
     @available_if(_has_posterior)
-    def fold_in(self, X: Any, y: Any) -> Self:
-        """Add new rows and new columns from their answers, leaving everything fitted as it is.
+    def fold_in(
+        self, X: Any = None, y: Any = None, *, row_features: Any = None, column_features: Any = None
+    ) -> Self:
+        """Add new rows and new columns, leaving everything fitted as it is.
 
         Answers of new rows on known columns make new rows, answers of known rows on new columns make new
         columns. The others cannot be used: where both ids are new nothing ties them to the model, and
         known ids get further answers by a refit. They are skipped and counted in ``folded_in_``, with a
-        warning.
+        warning. A model that was fitted with features takes those of new ids too, with answers or alone.
 
         Parameters
         ----------
-        X : two-column table
+        X : two-column table, optional
             Pairs of ids.
-        y : array_like of shape (n,)
+        y : array_like of shape (n,), optional
             Their answers.
+        row_features, column_features : table or (ids, matrix), optional
+            Features of new ids, as ``fit`` takes them; lines of known ids are left aside.
 
         Returns
         -------
@@ -314,37 +318,22 @@ class Predicting:
         2
         """
         check_is_fitted(self)
-        row_values, column_values = pair_columns(X)
-        codes = self.rows_.encode(row_values), self.columns_.encode(column_values)
-        if len(codes[0]) == 0:
-            raise ValueError("fold_in needs at least one answer")
-        sign = self._signs(y, len(codes[0]))
-        parts, done = divided((row_values, column_values), codes, sign)
-        for side, values, others, signs in parts:
-            self._fold_in_side(side, values, others, signs)
-        self.folded_in_ = replace(
-            done,
-            rows=sum(len(set(values)) for side, values, *_ in parts if side == 0),
-            columns=sum(len(set(values)) for side, values, *_ in parts if side == 1),
-        )
+        self.folded_in_ = fold_in(self, X, y, (row_features, column_features))
         skipped = self.folded_in_.skipped()
         if skipped:
             warnings.warn(f"fold_in: {skipped}", stacklevel=2)
         return self
 
-    def _fold_in_side(self, side: int, values: Any, others: Codes, sign: NDArray[np.int8]) -> None:
-        """Add the new ids of one side from their answers on known ids of the other."""
-        known = (self.columns_, self.rows_)[side]
-        index, own = IdIndex.from_values(values, SIDES[side])
-        answers = Observations.from_codes(index, known, own, others, sign).by_row
-        self.predictor_ = self.predictor_.folded_in(side, answers)
-        first = len((self.rows_, self.columns_)[side])
-        entries = (own + np.int32(first), others)
-        self._folded = [*self._folded, (*(entries if side == 0 else entries[::-1]), sign)]
-        if side == 0:
-            self.rows_ = self.rows_.extended(index.labels)
-        else:
-            self.columns_ = self.columns_.extended(index.labels)
+    @property
+    def feature_effects_(self) -> pd.DataFrame:
+        """What each feature adds to the effect of a row (or column), as log-odds of "yes".
+
+        Of a number: one standard deviation more. Of a yes or no: yes against no. Of a level: against the
+        average level; given the other features. With the posterior standard deviation and, of a sampled
+        model, a 90 % interval. A variational model draws effects towards zero and is too sure of them.
+        """
+        check_is_fitted(self)
+        return feature_effects(self)
 
     def _effects(self, side: int) -> pd.Series:
         check_is_fitted(self)

@@ -6,7 +6,7 @@ Estimators hold one of these and ask it; none of them asks which it is.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from onebit.engine.top import top_columns
 from onebit.engine.workers import Machine
 from onebit.model.calibration import CERTAINTY
 from onebit.model.draws import Draws
+from onebit.model.feature_effects import slope_means
 from onebit.model.losses import LOGISTIC, Loss
 from onebit.model.posterior import Posterior
 
@@ -87,8 +88,15 @@ class Predictor(Protocol):
         """Return the effects of rows (side 0) or columns; None where there are none."""
         ...
 
-    def folded_in(self, side: int, answers: View) -> Predictor:
-        """Return a predictor that knows new rows (side 0) or columns from their answers too."""
+    def feature_slopes(self, side: int) -> tuple[Array, Array]:
+        """Return mean and covariance of the slopes of a side's effects on its features."""
+        ...
+
+    def folded_in(self, side: int, answers: View, features: Any = None) -> Predictor:
+        """Return a predictor that knows new rows (side 0) or columns too.
+
+        From their answers and, standardised, their features.
+        """
         ...
 
 
@@ -142,14 +150,30 @@ class GaussianPredictor:
         """Return the mean effects."""
         return self.posterior.main_effects(side) if self.posterior.hierarchy.has_effect(side) else None
 
-    def folded_in(self, side: int, answers: View) -> GaussianPredictor:
+    def feature_slopes(self, side: int) -> tuple[Array, Array]:
+        """Return mean and covariance of the slopes; see ``model.feature_effects``."""
+        spread = self.posterior.spreads[side]
+        assert spread is not None
+        return slope_means(self.posterior, side), spread
+
+    def folded_in(self, side: int, answers: View, features: Any = None) -> GaussianPredictor:
         """Return a predictor with new rows or columns; everything fitted stays as it is."""
-        added = fold_in(self.posterior, side, answers, self.loss, self.temperature)
+        added = fold_in(self.posterior, side, answers, self.loss, self.temperature, features)
         sides = list(self.posterior.sides)
         sides[side] = sides[side].extended(added.mean, added.covariance)
         shape = (len(sides[0].mean), len(sides[1].mean))
         hierarchy = replace(self.posterior.hierarchy, shape=shape)
-        posterior = replace(self.posterior, rows=sides[0], columns=sides[1], hierarchy=hierarchy)
+        placings = list(self.posterior.placings)
+        facing = placings[1 - side]
+        if facing is not None:
+            placings[1 - side] = facing.extended(answers.size)
+        posterior = replace(
+            self.posterior,
+            rows=sides[0],
+            columns=sides[1],
+            hierarchy=hierarchy,
+            placings=(placings[0], placings[1]),
+        )
         return replace(self, posterior=posterior)
 
 
@@ -210,10 +234,20 @@ class DrawsPredictor:
         """Return the mean effects over draws."""
         return self.draws.main_effects(side) if self.draws.hierarchy.has_effect(side) else None
 
-    def folded_in(self, side: int, answers: View) -> DrawsPredictor:
+    def feature_slopes(self, side: int) -> tuple[Array, Array]:
+        """Return mean and covariance of the slopes over draws."""
+        regression = self.posterior.hierarchy.regressions[side]
+        assert regression is not None
+        drawn = self.draws.effect_slopes(side)[:, regression.places("features")]
+        return drawn.mean(axis=0), np.atleast_2d(np.cov(drawn, rowvar=False))
+
+    def folded_in(self, side: int, answers: View, features: Any = None) -> DrawsPredictor:
         """Return a predictor with new rows or columns, drawn under every kept draw."""
-        added = draw_new(self.draws, side, answers, self.start.loss, self.start.temperature)
-        return DrawsPredictor(self.draws.extended(side, added), self.start.folded_in(side, answers))
+        placing = self.posterior.placings[side]
+        known = None if placing is None else placing.coordinates(answers, features)
+        added = draw_new(self.draws, side, answers, self.start.loss, self.start.temperature, known)
+        start = self.start.folded_in(side, answers, features)
+        return DrawsPredictor(self.draws.extended(side, added), start)
 
 
 @dataclass(frozen=True)
@@ -272,7 +306,11 @@ class FactorsPredictor:
         """There are none."""
         return None
 
-    def folded_in(self, side: int, answers: View) -> FactorsPredictor:
+    def feature_slopes(self, side: int) -> tuple[Array, Array]:
+        """There are none."""
+        raise AttributeError(NO_POSTERIOR.format("it knows no features"))
+
+    def folded_in(self, side: int, answers: View, features: Any = None) -> FactorsPredictor:
         """Refuse: how new rows relate to the others is not known without a posterior."""
         raise ValueError(NO_POSTERIOR.format("it cannot fold in new ids; use LogisticCompleter"))
 

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from onebit.data.observations import Observations
 from onebit.engine import scoring
-from onebit.engine.descent import Callback, Progress, Schedule, Workers
-from onebit.engine.fitting import fit
+from onebit.engine.crew import Callback, Progress, Workers
+from onebit.engine.descent import Schedule
+from onebit.engine.fitting import fit, known_of
+from onebit.engine.known import Known
 from onebit.engine.recipe import SIDES, Recipe
 from onebit.engine.sampling.sampler import Plan
 from onebit.model.calibration import CERTAINTY, Calibration, expected_sigmoid, fit_calibration
@@ -60,6 +62,7 @@ def described(recipe: Recipe) -> dict[str, Any]:
         "rank": recipe.rank,
         "effects": recipe.row_effects,
         "sparse": recipe.sparse,
+        "pattern": recipe.pattern,
         "inference": "variational" if recipe.sampling is None else "sampling",
     }
 
@@ -71,7 +74,7 @@ def with_effects(recipe: Recipe, effects: bool) -> Recipe:
 
 def sampled_recipe(recipe: Recipe) -> Recipe:
     """Return the exact posterior of the logistic loss with this rank and these effects."""
-    plain = Recipe(rank=recipe.rank, sampling=Plan())
+    plain = Recipe(rank=recipe.rank, sampling=Plan(), pattern=recipe.pattern)
     return with_effects(plain, recipe.row_effects)
 
 
@@ -114,7 +117,10 @@ class Search:
         rng: np.random.Generator,
         crew: Workers,
         callback: Callback | None,
+        pattern: bool = True,
     ) -> None:
+        self.pattern = pattern
+        self._known: dict[tuple[int, tuple[bool, bool]], Known] = {}
         self.rng = rng
         self.crew = crew
         self.callback = callback
@@ -144,10 +150,11 @@ class Search:
         plain = self.trial(with_effects(FIRST, False), None)
         if plain.log_loss < best.log_loss:  # the simpler model need not win by a margin
             best = plain
+        best = self.patterned(best)
         best = self.climb(best, "temperature", TEMPERATURES)
         best = self.climb(best, "prior_scale", PRIOR_SCALES)
         best = self.climb(best, "rank", RANKS)
-        other = replace(FIRST, loss=HINGE, rank=best.recipe.rank)
+        other = replace(FIRST, loss=HINGE, rank=best.recipe.rank, pattern=best.recipe.pattern)
         hinge = self.trial(with_effects(other, best.recipe.row_effects), None)
         cooler = self.trial(replace(hinge.recipe, temperature=_COOLER), hinge)
         if hinge.beats(cooler):
@@ -161,6 +168,24 @@ class Search:
             self.sparser(trial) if trial.log_loss < least + _CLOSE else trial for trial in (best, hinge)
         )
         return hinge if hinge.beats(best) else best
+
+    def patterned(self, best: Trial) -> Trial:
+        """Try the pattern of the answers; a fit prunes what it does not tell, so no margin is asked."""
+        recipe = replace(best.recipe, pattern="both")
+        if not self.pattern or not any(
+            any(self.known(k, recipe).widths) for k in range(len(self.splits))
+        ):
+            return best
+        trial = self.trial(recipe, None)
+        return trial if trial.log_loss < best.log_loss else best
+
+    def known(self, split: int, recipe: Recipe) -> Known:
+        """Return what is known of rows and columns on one split; it is found once."""
+        kept = self.splits[split][0]
+        key = split, recipe.pattern_sides(recipe.hierarchy(kept.shape))
+        if key not in self._known:
+            self._known[key] = known_of(recipe, kept, self.crew)
+        return self._known[key]
 
     def sparser(self, best: Trial) -> Trial:
         """Try either side sparse, with the temperature chosen again."""
@@ -213,7 +238,7 @@ class Search:
         return pd.DataFrame(
             [
                 described(trial.recipe)
-                | {"sparse": trial.recipe.sparse or "no"}
+                | {name: getattr(trial.recipe, name) or "no" for name in ("sparse", "pattern")}
                 | {"log_loss": trial.log_loss, "accuracy": trial.accuracy, "rounds": trial.rounds}
                 for trial in self.trials
             ]
@@ -257,7 +282,8 @@ class Search:
         for k, (kept, held) in enumerate(self.splits):
             start = warm.posteriors[k] if warm else None
             pairs = (held.rows, held.columns)
-            found = fit(short, kept, self.crew, self.rng, start, pairs=pairs)
+            known = self.known(k, recipe)
+            found = fit(short, kept, self.crew, self.rng, start, pairs=pairs, known=known)
             posterior = found.descent.posterior
             if found.sampled is not None:
                 averages = found.sampled.averages

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -184,6 +184,7 @@ class Observations:
     n: int
     weighted: bool
     _held: _Held = field(repr=False)
+    features: tuple[Any, Any] = field(default=(None, None), repr=False)
 
     @classmethod
     def from_pairs(cls, pairs: Any, answers: Any, sample_weight: ArrayLike | None = None) -> Observations:
@@ -316,7 +317,21 @@ class Observations:
 
     def take(self, positions: NDArray[np.int64] | NDArray[np.bool_]) -> Observations:
         """Return some of the observations (positions in row order), over the same rows and columns."""
-        return Observations.from_codes(self.rows, self.columns, *self.entries(positions), self.classes)
+        taken = Observations.from_codes(self.rows, self.columns, *self.entries(positions), self.classes)
+        return taken.told(self.features)
+
+    def over(self, rows: IdIndex, columns: IdIndex) -> Observations:
+        """Return the same answers over indexes that know more ids: those appended have none."""
+        if len(rows) == len(self.rows) and len(columns) == len(self.columns):
+            return self
+        loose = self.loose
+        if loose is None:
+            loose = self.entries(np.arange(self.n))
+        return Observations.from_loose(rows, columns, loose, self.classes)
+
+    def told(self, features: tuple[Any, Any]) -> Observations:
+        """Return the same answers with features of rows and of columns, or None each."""
+        return replace(self, features=features)
 
     def entries(self, positions: NDArray[np.int64] | NDArray[np.bool_]) -> Entries:
         """Return some of the observations (positions in row order) one by one."""

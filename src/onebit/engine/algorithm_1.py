@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from onebit.data import checked
 from onebit.data.observations import Observations, View
 from onebit.engine.cpu.threads import Threads
-from onebit.engine.descent import Callback, Fit, Progress, Schedule
+from onebit.engine.crew import Callback, Progress
+from onebit.engine.descent import Fit, Schedule
 from onebit.engine.start import START_VARIANCE, Start
 from onebit.model.gaussians import Gaussians
 from onebit.model.hierarchy import Hierarchy, HyperPosterior, SideSums

@@ -13,10 +13,9 @@ Single steps have been seen to raise the objective by a thousandth.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +24,11 @@ from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
 from onebit.engine import checkpoint
+from onebit.engine.crew import Callback, Prior, Progress, Workers
+from onebit.engine.known import NOTHING, Known
 from onebit.engine.rotation import Change, best_coordinates, simple_structure
 from onebit.engine.start import Start
-from onebit.model.gaussians import Gaussians
-from onebit.model.hierarchy import Hierarchy, HyperPosterior
-from onebit.model.learnt_prior import LearntPrior
+from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import Loss
 from onebit.model.posterior import Posterior
 
@@ -37,6 +36,11 @@ Array = NDArray[np.float64]
 
 # The variances are held for the first rounds: from a rough start they would prune live columns.
 HELD_ROUNDS = 3
+# The strengths of regressions are held longer: rows and slopes need some rounds to find each other, and a
+# regression that was let go before does not come back.
+STRENGTHS_HELD = 12
+# Unless a round gains less than this (relative): then they have.
+HELD_TOL = 1e-3
 # A change of coordinates costs some tenth of a round.
 ROTATE_EVERY = 4
 # How far means go, relative to the minimum of their majoriser. Below two the objective cannot rise, and
@@ -47,117 +51,6 @@ OVER_RELAXATION = 1.6
 SMALLEST_STEP = 1.0 / 16.0
 # Relative: the kernels gather in single precision.
 ROUNDING = 1e-6
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a callback is told after each round."""
-
-    round: int
-    max_rounds: int
-    objective: float
-
-
-Callback = Callable[[Progress], None]
-Prior = Hierarchy | LearntPrior
-
-
-class WorkingSide(Protocol):
-    """The state of all rows (or columns) where the work is done; ``engine.side`` has the CPU's."""
-
-    table: Any
-
-    @property
-    def log_determinant(self) -> Array:
-        """The log determinants of the covariances."""
-        ...
-
-    def sums(self) -> Any:
-        """Return the sums that the prior needs."""
-        ...
-
-    def pass_over(
-        self,
-        table: Any,
-        prior: tuple[Array, Array],
-        temperature: float,
-        loss: Loss,
-        solve: bool,
-        relaxation: float,
-    ) -> float:
-        """Update every row against the other side's table (unless ``solve`` is off).
-
-        Returns the loss before. Means go ``relaxation`` times as far as the minimum of their majoriser.
-        """
-        ...
-
-    def snapshot(self) -> Any:
-        """Return copies of means and covariances, for ``hold_back``."""
-        ...
-
-    def hold_back(self, before: Any, step: float) -> None:
-        """Go only a share ``step`` of the way from ``before``."""
-        ...
-
-    def restore_log_determinant(self, log_determinant: Array) -> None:
-        """Take up the log determinants that an earlier run had summed in its own order."""
-        ...
-
-    def second_moment(self) -> Array:
-        """Return the second moment of all coordinates, summed over this side (full covariances)."""
-        ...
-
-    def change_coordinates(self, change: Change) -> None:
-        """Replace every row by what ``change`` makes of it (full covariances)."""
-        ...
-
-    def gaussians(self) -> Gaussians:
-        """Return the present state, frozen, in this machine's own memory."""
-        ...
-
-
-class Workers(Protocol):
-    """Those who do the work of a fit: see ``engine.workers``."""
-
-    @property
-    def count(self) -> int:
-        """Threads for what is left to the CPU."""
-        ...
-
-    def start(
-        self,
-        observations: Observations,
-        hierarchy: Hierarchy,
-        rng: np.random.Generator,
-        jitter: float = 0.0,
-        full: bool = True,
-    ) -> Start:
-        """Return the spectral start, in arrays of the workers' own; ``full`` says what comes after it."""
-        ...
-
-    def sides(
-        self,
-        observations: Observations,
-        begin: Start | tuple[Gaussians, Gaussians],
-        hierarchy: Prior,
-        full: bool,
-    ) -> tuple[WorkingSide, WorkingSide]:
-        """Return the working states of rows and columns."""
-        ...
-
-    def sample(
-        self,
-        observations: Observations,
-        posterior: Posterior,
-        loss: Loss,
-        temperature: float,
-        plan: Any,
-        seed: int,
-        pairs: Any,
-        callback: Callback | None,
-    ) -> Any:
-        """Sample the exact posterior; see ``engine.sampling.sampler.sample``."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -184,134 +77,6 @@ class Fit:
     divergence: float = float("nan")
 
 
-def minimise(
-    observations: Observations,
-    hierarchy: Prior,
-    loss: Loss,
-    start: Start | Posterior,
-    *,
-    full: bool,
-    temperature: float,
-    schedule: Schedule,
-    workers: Workers,
-    callback: Callback | None = None,
-) -> Fit:
-    """Descend from ``start`` (a spectral start, or the posterior of a similar fit) to a posterior."""
-    kept = checkpoint.present() if isinstance(hierarchy, Hierarchy) else None
-    descent = None if kept is None else kept.next()
-    left = None
-    if descent is not None:
-        assert isinstance(hierarchy, Hierarchy)
-        left = descent.found(partial(_left_descent, hierarchy, full, schedule))
-    if isinstance(left, Fit):
-        return left
-    known: HyperPosterior | None = None
-    begin: Start | tuple[Gaussians, Gaussians]
-    if left is not None:
-        begin, known = left.posterior.sides, left.posterior.hyper
-    elif isinstance(start, Posterior):
-        begin, known = start.sides, start.hyper
-    else:
-        begin = start
-    sides = workers.sides(observations, begin, hierarchy, full)
-    sparse = hierarchy.sparse
-    turns = isinstance(start, Posterior) and sparse is not None and sparse != start.hierarchy.sparse
-    if turns and left is None:
-        assert sparse is not None
-        assert not isinstance(begin, Start)
-        turn = simple_structure(begin[sparse].mean[:, : hierarchy.rank])
-        for side, gaussians in zip(sides, begin, strict=True):
-            side.change_coordinates(Change.of_factors(turn, gaussians.mean.shape[1]))
-    held = 0 if isinstance(start, Posterior) else schedule.held_rounds
-    lam = temperature * observations.total_weight
-    rotates = full and hierarchy.rotates
-
-    def sums() -> tuple[Any, Any]:
-        return sides[0].sums(), sides[1].sums()
-
-    path: list[float] = []
-    step = loss.step
-    relaxation = OVER_RELAXATION if step == 1.0 else 1.0
-    converged = False
-    n_iter = 0
-    if left is None:
-        hyper = hierarchy.update(sums(), known or hierarchy.update(sums(), None))
-    else:
-        hyper = left.posterior.hyper
-        path, step, n_iter = left.path.tolist(), left.step, left.n_iter
-        for side, log_determinant in zip(sides, left.log_determinants, strict=True):
-            side.restore_log_determinant(log_determinant.copy())
-
-    def state(**more: Any) -> checkpoint.State:
-        tensors, content = present_posterior().state()
-        tensors |= {f"log_determinant.{k}": side.log_determinant for k, side in enumerate(sides)}
-        content |= {"n_iter": n_iter, "step": step, "done": False} | more
-        return tensors | {"path": np.array(path)}, content
-
-    def present_posterior() -> Posterior:
-        model = hierarchy if isinstance(hierarchy, Hierarchy) else hierarchy.hierarchy
-        return Posterior(sides[0].gaussians(), sides[1].gaussians(), hyper, model)
-
-    def objective_of(k: int, solve: bool) -> float:
-        present = sums()
-        divergence = hierarchy.kl(present, hyper)
-        prior = hierarchy.precision_and_linear(k, hyper, present[k])
-        far = relaxation if n_iter > held + 1 else 1.0
-        loss_sum = sides[k].pass_over(sides[1 - k].table, prior, temperature, loss, solve, far)
-        value = (temperature * loss_sum + divergence) / lam
-        if not np.isfinite(value):
-            if left is not None and n_iter == left.n_iter + 1:  # it was finite when it was written
-                assert descent is not None
-                raise checked.FileError(
-                    f"{descent.path}: the objective is {value} where it goes on; {checkpoint.ADVICE}"
-                )
-            raise FloatingPointError(
-                f"the objective is {value} in round {n_iter}; lower the temperature ({temperature})"
-            )
-        return value
-
-    first = n_iter + 1
-    for n_iter in range(first, schedule.max_iter + 1):
-        for k in (0, 1):
-            before = sides[k].snapshot() if step < 1.0 else None
-            path.append(objective_of(k, solve=True))
-            if before is not None:
-                if len(path) > 1 and path[-1] > path[-2] * (1.0 + ROUNDING):
-                    step = max(0.5 * step, SMALLEST_STEP)
-                sides[k].hold_back(before, step)
-                before = None  # before the other side's is taken: there may be room for one
-            if n_iter > held:
-                hyper = hierarchy.update(sums(), hyper)
-        if rotates and n_iter > held and n_iter % ROTATE_EVERY == 0:
-            moments = (sides[0].second_moment(), sides[1].second_moment())
-            assert isinstance(hierarchy, Hierarchy)
-            better = best_coordinates(hierarchy, moments, sums(), hyper)
-            if better is not None:
-                for side, change in zip(sides, better.changes, strict=True):
-                    side.change_coordinates(change)
-                hyper = better.hyper
-        if callback is not None:
-            callback(Progress(n_iter, schedule.max_iter, path[-1]))
-        # One round is two half steps; compare the states before this round's and the last one's.
-        gain = path[-3] - path[-1] if len(path) > 2 else np.inf
-        # Nothing lower is within reach, and the objective would creep up from here.
-        if n_iter > held + 1 and step == SMALLEST_STEP and gain < 0.0:
-            converged = True
-            break
-        # A rise beyond rounding is not convergence.
-        if n_iter > held + 1 and -ROUNDING <= gain / max(abs(path[-1]), 1e-12) <= schedule.tol:
-            converged = True
-            break
-        if descent is not None:
-            descent.offer(state)
-    final = objective_of(0, solve=False)
-    path.append(final)
-    divergence = hierarchy.kl(sums(), hyper)
-    if descent is not None:
-        descent.keep(state(done=True, objective=final, converged=converged, divergence=divergence))
-    return Fit(present_posterior(), final, np.array(path), n_iter, converged, divergence)
-
-
 @dataclass(frozen=True)
 class _Unfinished:
     """What an earlier run has left of a descent that it had not finished."""
@@ -323,7 +88,201 @@ class _Unfinished:
     log_determinants: tuple[Array, Array]
 
 
-def _left_descent(
+def minimise(
+    observations: Observations,
+    hierarchy: Prior,
+    loss: Loss,
+    start: Start | Posterior,
+    *,
+    full: bool,
+    temperature: float,
+    schedule: Schedule,
+    workers: Workers,
+    callback: Callback | None = None,
+    known: Known = NOTHING,
+) -> Fit:
+    """Descend from ``start`` (a spectral start, or the posterior of a similar fit) to a posterior."""
+    kept = checkpoint.present() if isinstance(hierarchy, Hierarchy) else None
+    journal = None if kept is None else kept.next()
+    saved = None
+    if journal is not None:
+        assert isinstance(hierarchy, Hierarchy)
+        saved = journal.found(partial(_saved_descent, hierarchy, full, schedule))
+    if isinstance(saved, Fit):
+        return saved
+    descent = _Descent(observations, hierarchy, loss, full, temperature, schedule, known)
+    try:
+        descent.begin(workers, start, saved)
+        while descent.n_iter < schedule.max_iter and not descent.settled:
+            descent.round()
+            if callback is not None:
+                callback(Progress(descent.n_iter, schedule.max_iter, descent.path[-1]))
+            if journal is not None and not descent.settled:
+                journal.offer(descent.state)
+        fit = descent.finish()
+    except _NotFinite as found:
+        if saved is not None and found.round == saved.n_iter + 1:  # it was finite when it was written
+            assert journal is not None
+            raise checked.FileError(
+                f"{journal.path}: the objective is {found.value} where it goes on; {checkpoint.ADVICE}"
+            ) from None
+        raise FloatingPointError(
+            f"the objective is {found.value} in round {found.round}; lower the temperature "
+            f"({temperature})"
+        ) from None
+    if journal is not None:
+        outcome = {"objective": fit.objective, "converged": fit.converged, "divergence": fit.divergence}
+        journal.keep(descent.state(done=True, **outcome))
+    return fit
+
+
+class _NotFinite(Exception):
+    """The objective is not finite."""
+
+    def __init__(self, value: float, round: int) -> None:
+        super().__init__(value, round)
+        self.value, self.round = value, round
+
+
+class _Descent:
+    """One descent: the working state of both sides, what stands above them, and the course so far."""
+
+    def __init__(
+        self,
+        observations: Observations,
+        hierarchy: Prior,
+        loss: Loss,
+        full: bool,
+        temperature: float,
+        schedule: Schedule,
+        known: Known,
+    ) -> None:
+        self.observations, self.hierarchy, self.loss = observations, hierarchy, loss
+        self.full, self.temperature, self.schedule, self.known = full, temperature, schedule, known
+        self.path: list[float] = []
+        self.step, self.n_iter, self.settled = loss.step, 0, False
+
+    def begin(self, workers: Workers, start: Start | Posterior, saved: _Unfinished | None) -> None:
+        """Take up the start, or where an earlier run has stopped."""
+        hierarchy, warm = self.hierarchy, isinstance(start, Posterior)
+        origin = start if saved is None else saved.posterior
+        begin = origin.sides if isinstance(origin, Posterior) else origin
+        self.sides = workers.sides(self.observations, begin, hierarchy, self.full, self.known)
+        # Variances and strengths are held while a rough start finds its shape.
+        self.held = 0 if warm else self.schedule.held_rounds
+        self.told = STRENGTHS_HELD if any(self.known.widths) else 0
+        if isinstance(start, Posterior) and start.hyper.slopes != (None, None):
+            self.told = 0
+        if saved is None:
+            if isinstance(start, Posterior):
+                self._make_simple(start)
+            before = start.hyper if isinstance(start, Posterior) else hierarchy.update(self._sums(), None)
+            self.hyper = hierarchy.update(self._sums(), before, self.told > 0)
+            return
+        self.hyper = saved.posterior.hyper
+        self.path, self.step, self.n_iter = saved.path.tolist(), saved.step, saved.n_iter
+        self._release()
+        for side, log_determinant in zip(self.sides, saved.log_determinants, strict=True):
+            side.restore_log_determinant(log_determinant.copy())
+
+    def _make_simple(self, start: Posterior) -> None:
+        """Turn the factors of a start to simple structure where a side is to become sparse."""
+        sparse, rank = self.hierarchy.sparse, self.hierarchy.rank
+        if sparse is None or sparse == start.hierarchy.sparse:
+            return
+        turn = simple_structure(start.sides[sparse].mean[:, :rank])
+        for side, gaussians in zip(self.sides, start.sides, strict=True):
+            side.change_coordinates(Change.of_factors(turn, gaussians.mean.shape[1]))
+
+    def _sums(self) -> tuple[Any, Any]:
+        return self.sides[0].sums(), self.sides[1].sums()
+
+    def _release(self) -> None:
+        """Let the strengths go early, once rounds with them held gain little."""
+        for number in range(self.held + 2, min(len(self.path) // 2, self.told) + 1):
+            before, after = self.path[2 * number - 3], self.path[2 * number - 1]
+            if before - after <= HELD_TOL * abs(after):
+                self.told = number
+                return
+
+    def _objective(self, k: int, solve: bool) -> float:
+        """Return the objective and, if ``solve``, move one side."""
+        divergence = self.hierarchy.kl(self._sums(), self.hyper)
+        prior = self.sides[k].prior(self.hyper)
+        far = OVER_RELAXATION if self.loss.step == 1.0 and self.n_iter > self.held + 1 else 1.0
+        table = self.sides[1 - k].table
+        loss = self.sides[k].pass_over(table, prior, self.temperature, self.loss, solve, far)
+        lam = self.temperature * self.observations.total_weight
+        value = (self.temperature * loss + divergence) / lam
+        if not np.isfinite(value):
+            raise _NotFinite(value, self.n_iter)
+        return value
+
+    def round(self) -> None:
+        """Move rows, then columns, the variances after each; now and then change the coordinates."""
+        self.n_iter += 1
+        hold = self.n_iter <= self.told
+        for k in (0, 1):
+            before = self.sides[k].snapshot() if self.step < 1.0 else None
+            self.path.append(self._objective(k, solve=True))
+            if before is not None:
+                if len(self.path) > 1 and self.path[-1] > self.path[-2] * (1.0 + ROUNDING):
+                    self.step = max(0.5 * self.step, SMALLEST_STEP)
+                self.sides[k].hold_back(before, self.step)
+                before = None  # before the other side's is taken: there may be room for one
+            if self.n_iter > self.held:
+                self.hyper = self.hierarchy.update(self._sums(), self.hyper, hold)
+        if self.n_iter > self.held and self.n_iter % ROTATE_EVERY == 0:
+            self._change_coordinates(hold)
+        self._release()
+        self.settled = self._has_settled()
+
+    def _change_coordinates(self, hold: bool) -> None:
+        if not (self.full and self.hierarchy.rotates):
+            return
+        assert isinstance(self.hierarchy, Hierarchy)
+        moments = (self.sides[0].second_moment(), self.sides[1].second_moment())
+        better = best_coordinates(self.hierarchy, moments, self._sums(), self.hyper, hold)
+        if better is not None:
+            for side, change in zip(self.sides, better.changes, strict=True):
+                side.change_coordinates(change)
+            self.hyper = better.hyper
+
+    def _has_settled(self) -> bool:
+        if self.n_iter <= max(self.held, self.told) + 1 or len(self.path) < 3:
+            return False
+        # One round is two half steps; compare the states before this round's and the last one's.
+        gain = self.path[-3] - self.path[-1]
+        # Nothing lower is within reach, and the objective would creep up from here.
+        if self.step == SMALLEST_STEP and gain < 0.0:
+            return True
+        # A rise beyond rounding is not convergence.
+        return bool(-ROUNDING <= gain / max(abs(self.path[-1]), 1e-12) <= self.schedule.tol)
+
+    def posterior(self) -> Posterior:
+        """Return the present posterior."""
+        prior = self.hierarchy
+        model = prior if isinstance(prior, Hierarchy) else prior.hierarchy
+        rows, columns = self.sides
+        return Posterior(rows.gaussians(), columns.gaussians(), self.hyper, model, self.known.placings)
+
+    def state(self, **more: Any) -> checkpoint.State:
+        """Return everything that the descent needs to go on, as arrays and JSON."""
+        tensors, content = self.posterior().state()
+        tensors |= {f"log_determinant.{k}": side.log_determinant for k, side in enumerate(self.sides)}
+        content |= {"n_iter": self.n_iter, "step": self.step, "done": False} | more
+        return tensors | {"path": np.array(self.path)}, content
+
+    def finish(self) -> Fit:
+        """Take the objective once more, where the descent ended."""
+        final = self._objective(0, solve=False)
+        self.path.append(final)
+        divergence = self.hierarchy.kl(self._sums(), self.hyper)
+        path = np.array(self.path)
+        return Fit(self.posterior(), final, path, self.n_iter, self.settled, divergence)
+
+
+def _saved_descent(
     hierarchy: Hierarchy, full: bool, schedule: Schedule, tensors: Tensors, content: dict[str, Any]
 ) -> Fit | _Unfinished:
     """Return the result of a descent that an earlier run had finished, or how far it had come."""

@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from onebit.data.observations import Observations
 from onebit.engine import scoring
 from onebit.engine.algorithm_1 import ApproximateBound, minimise_avb
-from onebit.engine.descent import Callback, Fit, Workers, minimise
+from onebit.engine.crew import Callback, Workers
+from onebit.engine.descent import Fit, minimise
+from onebit.engine.known import NOTHING, Known
 from onebit.engine.recipe import Recipe
-from onebit.engine.sampling.chain import Target
 from onebit.engine.sampling.sampler import Sampled
+from onebit.engine.sampling.target import Target
 from onebit.engine.start import Start
 from onebit.engine.workers import Cpu
 from onebit.model.calibration import Calibration, fit_calibration, natural_calibration
+from onebit.model.feature_effects import slope_covariance
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import HINGE
 from onebit.model.posterior import Posterior
@@ -65,6 +68,7 @@ def fit(
     *,
     callback: Callback | None = None,
     pairs: tuple[Codes, Codes] | None = None,
+    known: Known | None = None,
 ) -> Fitted:
     """Follow a recipe.
 
@@ -84,6 +88,8 @@ def fit(
         Told of every round and sweep.
     pairs : two arrays of codes, optional
         Pairs whose predictions are averaged over every draw, kept or not.
+    known : Known, optional
+        What ``known_of`` found for these answers before.
     """
     if recipe.sampling is not None:
         # What cannot be sampled is said before the work begins.
@@ -95,11 +101,38 @@ def fit(
         start = start if first is None else first
         if recipe.paper:
             start = None  # Algorithm 1 has a start of its own
-    descent, avb = descend(recipe, observations, workers, rng, start, callback)
+    known = known_of(recipe, observations, workers) if known is None else known
+    descent, avb = descend(recipe, observations, workers, rng, start, callback, known)
+    descent = replace(descent, posterior=_with_spreads(descent.posterior, known))
     sampled = None
     if recipe.sampling is not None:
-        sampled = _sampled(recipe, observations, descent.posterior, workers, rng, callback, pairs)
+        sampled = _sampled(recipe, observations, descent.posterior, workers, rng, callback, pairs, known)
     return Fitted(descent, calibration, avb, sampled)
+
+
+def known_of(
+    recipe: Recipe,
+    observations: Observations,
+    workers: Workers,
+) -> Known:
+    """Return what a recipe lets be known of rows and columns: the pattern of these answers, features."""
+    hierarchy = recipe.hierarchy(observations.shape)
+    sides = recipe.pattern_sides(hierarchy)
+    if not any(sides) and observations.features == (None, None):
+        return NOTHING
+    return workers.known(observations, hierarchy, recipe.full, sides)
+
+
+def _with_spreads(posterior: Posterior, known: Known) -> Posterior:
+    """Return a posterior that says how sure the slopes of effects on features are."""
+    spreads: list[NDArray[np.float64] | None] = [None, None]
+    for side, regression in enumerate(posterior.hierarchy.regressions):
+        if regression is None or "features" not in regression.groups:
+            continue
+        if posterior.hierarchy.has_effect(side):
+            values = known.told(side)
+            spreads[side] = slope_covariance(posterior, side, values)
+    return replace(posterior, spreads=(spreads[0], spreads[1]))
 
 
 def descend(
@@ -109,15 +142,16 @@ def descend(
     rng: np.random.Generator,
     start: Posterior | None = None,
     callback: Callback | None = None,
+    known: Known = NOTHING,
 ) -> tuple[Fit, ApproximateBound | None]:
     """Descend from each of the recipe's starts, and return what reached the lowest objective."""
-    hierarchy = recipe.hierarchy(observations.shape)
+    hierarchy = replace(recipe.hierarchy(observations.shape), regressions=known.regressions)
     runs = []
     for k in range(recipe.n_init):
         begin: Start | Posterior | None = start if k == 0 else None
         if begin is None:
             begin = workers.start(observations, hierarchy, rng, JITTER if k else 0.0, recipe.full)
-        runs.append(_from(begin, recipe, observations, hierarchy, workers, callback))
+        runs.append(_from(begin, recipe, observations, hierarchy, workers, callback, known))
     return min(runs, key=lambda run: run[0].objective)
 
 
@@ -128,6 +162,7 @@ def _from(
     hierarchy: Hierarchy,
     workers: Workers,
     callback: Callback | None,
+    known: Known,
 ) -> tuple[Fit, ApproximateBound | None]:
     if recipe.paper:
         assert isinstance(start, Start)
@@ -144,8 +179,8 @@ def _from(
     if hierarchy.sparse is not None and isinstance(start, Start):
         # Which axes to be sparse along shows only once the factors are there.
         dense = replace(hierarchy, sparse=None)
-        start = run(recipe, observations, dense, start, workers, callback).posterior
-    return run(recipe, observations, hierarchy, start, workers, callback), None
+        start = run(recipe, observations, dense, start, workers, callback, known).posterior
+    return run(recipe, observations, hierarchy, start, workers, callback, known), None
 
 
 def run(
@@ -155,6 +190,7 @@ def run(
     start: Start | Posterior,
     workers: Workers,
     callback: Callback | None = None,
+    known: Known = NOTHING,
 ) -> Fit:
     """Run the engine once, from one start under one prior."""
     return minimise(
@@ -167,6 +203,7 @@ def run(
         schedule=recipe.schedule,
         workers=workers,
         callback=callback,
+        known=known,
     )
 
 
@@ -182,11 +219,13 @@ def _calibrated(
     if not recipe.calibrate or held.sum() < SMALLEST_CALIBRATION or held.all():
         return natural_calibration(recipe.temperature), None
     others = observations.take(~held)
-    first = descend(recipe, others, workers, rng, None, callback)[0].posterior
+    known = known_of(recipe, others, workers)
+    first = descend(recipe, others, workers, rng, None, callback, known)[0].posterior
     rows, columns, sign, weight = observations.entries(held)
     if recipe.sampling is not None:
         short = replace(recipe, sampling=replace(recipe.sampling, n_chains=1, keep_bytes=0))
-        found = _sampled(short, others, first, workers, rng, callback, (rows, columns)).averages
+        asked = (rows, columns)
+        found = _sampled(short, others, first, workers, rng, callback, asked, known).averages
         mean, variance = found.mean, found.variance
     else:
         mean, variance = scoring.score_moments(first, rows, columns, workers.count)
@@ -201,6 +240,7 @@ def _sampled(
     rng: np.random.Generator,
     callback: Callback | None,
     pairs: tuple[Codes, Codes] | None,
+    known: Known,
 ) -> Sampled:
     """Sample from where a variational posterior is."""
     assert recipe.sampling is not None
@@ -213,4 +253,5 @@ def _sampled(
         int(rng.integers(2**31 - 1)),
         pairs,
         callback,
+        known,
     )

@@ -9,6 +9,7 @@ import numpy as np
 from onebit.data.observations import View
 from onebit.engine.cpu.side import Side, gather_table
 from onebit.engine.cpu.threads import Threads
+from onebit.engine.known import Told
 from onebit.model.gaussians import Gaussians, independent_gaussians
 from onebit.model.losses import Loss
 from onebit.model.posterior import Posterior
@@ -18,13 +19,21 @@ MAX_ROUNDS = 100
 TOLERANCE = 1e-6
 
 
-def fold_in(posterior: Posterior, side: int, view: View, loss: Loss, temperature: float) -> Gaussians:
+def fold_in(
+    posterior: Posterior,
+    side: int,
+    view: View,
+    loss: Loss,
+    temperature: float,
+    features: Told | None = None,
+) -> Gaussians:
     """Return the Gaussians of new rows (side 0) or columns (side 1) that gave the answers in ``view``.
 
     Everything that was fitted stays as it is: the new rows descend the objective on their own, from
-    their prior.
+    their prior, which knows the pattern of their answers and their features, standardised.
     """
-    hierarchy = posterior.hierarchy
+    hierarchy, placing = posterior.hierarchy, posterior.placings[side]
+    known = None if placing is None else placing.coordinates(view, features)
     # Only the rows (or columns) of the other side that answers are about.
     needed, index = np.unique(view.index, return_inverse=True)
     view = replace(view, index=index.astype(np.int32))
@@ -32,16 +41,16 @@ def fold_in(posterior: Posterior, side: int, view: View, loss: Loss, temperature
     table = gather_table(
         other.mean[needed], other.covariance[needed], other.full, hierarchy.has_effect(1 - side)
     )
-    mean, variance = hierarchy.prior_moments(side, posterior.hyper)
-    begin = independent_gaussians(
-        np.tile(mean, (view.size, 1)), np.tile(variance, (view.size, 1)), other.full
-    )
-    state = Side(begin, hierarchy, side, view, Threads(1, None))
-    prior = hierarchy.precision_and_linear(side, posterior.hyper, state.sums())
+    moments = hierarchy.prior_moments(side, posterior.hyper, known)
+    mean, variance = (np.tile(part, (view.size, 1)) if part.ndim == 1 else part for part in moments)
+    begin = independent_gaussians(mean, variance, other.full)
+    lines = None if known is None else known.astype(np.float32)
+    state = Side(begin, hierarchy, side, view, Threads(1, None), lines)
+    prior = state.prior(posterior.hyper)
     for _ in range(MAX_ROUNDS):
         before = state.snapshot()
         if side == hierarchy.sparse:  # then it depends on the rows themselves
-            prior = hierarchy.precision_and_linear(side, posterior.hyper, state.sums())
+            prior = state.prior(posterior.hyper)
         state.pass_over(table, prior, temperature, loss)
         if loss.step < 1.0:
             state.hold_back(before, loss.step)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from onebit.data.observations import Observations
-from onebit.engine.descent import Callback, Progress
+from onebit.engine.crew import Callback, Progress
 
 Array = NDArray[np.float64]
 

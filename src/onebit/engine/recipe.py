@@ -11,13 +11,14 @@ from onebit.engine.descent import Schedule
 from onebit.engine.sampling.sampler import Plan
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import LOGISTIC, Loss
+from onebit.model.posterior import SIDES
 from onebit.model.priors import Gamma, InverseGamma, VariancePrior
 
 # The inverse-Gamma prior's scale by default. The variational posterior lets go of a column at once, and
 # this is the variance that it keeps; in the exact posterior a column without support spreads as far as
 # the prior invites it to, and a smaller scale invites it less.
 VARIATIONAL_SCALE, SAMPLING_SCALE = 0.03, 0.0003
-SIDES = ("rows", "columns")
+PATTERNS = {None: (False, False), "rows": (True, False), "columns": (False, True), "both": (True, True)}
 
 
 def variance_prior(prior: str | VariancePrior, scale: float, count: int) -> VariancePrior:
@@ -58,6 +59,8 @@ class Recipe:
         Which sides have effects.
     sparse : {None, "rows", "columns"}
         The side whose coordinates have variances of their own.
+    pattern : {None, "rows", "columns", "both"}
+        The sides whose prior means depend on the pattern of their answers. A sparse side's do not.
     paper : bool
         Whether to descend by the paper's Algorithm 1 instead of the engine.
     calibrate : bool
@@ -79,6 +82,7 @@ class Recipe:
     row_effects: bool = True
     column_effects: bool = True
     sparse: str | None = None
+    pattern: str | None = None
     paper: bool = False
     calibrate: bool = False
     schedule: Schedule = field(default_factory=Schedule)
@@ -100,6 +104,11 @@ class Recipe:
             sparse=None if self.sparse is None else SIDES.index(self.sparse),
             factor_means=True,
         )
+
+    def pattern_sides(self, hierarchy: Hierarchy) -> tuple[bool, bool]:
+        """Say for rows and for columns whether their prior means depend on the pattern."""
+        rows, columns = PATTERNS[self.pattern]
+        return rows and hierarchy.sparse != 0, columns and hierarchy.sparse != 1
 
     def sampled_hierarchy(self, hierarchy: Hierarchy) -> Hierarchy:
         """Return the prior that is sampled: that of the variational fit, but for an automatic scale."""

@@ -72,6 +72,7 @@ class _Turning:
     def __init__(self, sums: SideSums, second: Array) -> None:
         self.sums = sums
         self.first, self.second = sums.first_moment, second
+        self.projections = sums.projections
         self.change = Change.of_factors(np.eye(0), len(second))
 
     def take(self, change: Change) -> None:
@@ -80,17 +81,27 @@ class _Turning:
         self.second = matrix.T @ self.second @ matrix + cross + cross.T
         self.second += self.sums.size * np.outer(shift, shift)
         self.first = self.first @ matrix + self.sums.size * shift
+        if self.projections is not None:  # on what has mean zero: no shift changes them
+            self.projections = self.projections @ matrix
         self.change = self.change.then(change)
 
-    def centred(self, rank: int, share: float) -> Array:
-        """Return the factors' second moment around their mean."""
-        return self.second[:rank, :rank] - share * np.outer(self.first[:rank], self.first[:rank])
+    def explained(self, shares: Array | None) -> Array:
+        """Return the part of the second moment that a regression with these shares explains."""
+        if self.projections is None or shares is None:
+            return np.zeros_like(self.second)
+        return self.projections.T @ (shares[:, None] * self.projections)
+
+    def centred(self, rank: int, share: float, shares: Array | None) -> Array:
+        """Return the factors' second moment around their means."""
+        around = self.second - share * np.outer(self.first, self.first) - self.explained(shares)
+        return around[:rank, :rank]
 
     def new_sums(self) -> SideSums:
         return replace(
             self.sums,
             first_moment=self.first,
             second_moment=np.diag(self.second).copy(),
+            projections=self.projections,
             log_determinant=self.sums.log_determinant + self.sums.size * self.change.log_determinant,
         )
 
@@ -100,6 +111,7 @@ def best_coordinates(
     moments: tuple[Array, Array],
     sums: tuple[SideSums, SideSums],
     hyper: HyperPosterior,
+    hold_strengths: bool = False,
 ) -> Coordinates | None:
     """Return a change of coordinates that lowers the divergence, with what it leads to, or None.
 
@@ -113,6 +125,8 @@ def best_coordinates(
         The sums over the present factors.
     hyper : HyperPosterior
         The present variances.
+    hold_strengths : bool
+        Whether the strengths of regressions stay where a fit starts.
     """
     rank = hierarchy.rank
     if rank == 0:
@@ -122,16 +136,20 @@ def best_coordinates(
         if hierarchy.has_effect(1 - side):
             _shift(hierarchy, hyper, side, sides)
     # With A = C^-T U: A' S_L A = I and A^-1 S_R A^-T = diag(energy).
-    first, second = (sides[side].centred(rank, hierarchy.mean_share(side)) for side in (0, 1))
+    # What a regression explains differs a little from factor to factor: here it is taken on average.
+    shares = [None if s is None else s.shares[:, :rank].mean(axis=1) for s in hyper.slopes]
+    first, second = (
+        sides[side].centred(rank, hierarchy.mean_share(side), shares[side]) for side in (0, 1)
+    )
     lower = np.linalg.cholesky(first)
     u, energy, _ = np.linalg.svd(lower.T @ second @ lower)
     turn = np.linalg.solve(lower.T, u) * np.sqrt(_column_scales(hierarchy, energy))
     for side, matrix in enumerate((turn, np.linalg.inv(turn).T)):
         sides[side].take(Change.of_factors(matrix, hierarchy.n_free(side)))
     new_sums = sides[0].new_sums(), sides[1].new_sums()
-    new_hyper = hierarchy.update(new_sums, hyper)
+    new_hyper = hierarchy.update(new_sums, hyper, hold_strengths)
     # Against what the update of the variances would gain without it.
-    before = hierarchy.kl(sums, hierarchy.update(sums, hyper))
+    before = hierarchy.kl(sums, hierarchy.update(sums, hyper, hold_strengths))
     after = hierarchy.kl(new_sums, new_hyper)
     if before - after <= _WORTHWHILE * abs(before):
         return None
@@ -148,8 +166,10 @@ def _shift(hierarchy: Hierarchy, hyper: HyperPosterior, side: int, sides: list[_
     centre = hyper.intercept_mean if other == hierarchy.intercept_side else 0.0
     size = own.sums.size
     left = hierarchy.resistance(side)
-    precision = inverse * facing.second[:rank, :rank] + np.diag(size * left * hyper.factors.inverse)
-    linear = inverse * (facing.second[:rank, rank] - centre * facing.first[:rank])
+    slopes = hyper.slopes[other]
+    around = facing.second - facing.explained(None if slopes is None else slopes.shares[:, rank])
+    precision = inverse * around[:rank, :rank] + np.diag(size * left * hyper.factors.inverse)
+    linear = inverse * (around[:rank, rank] - centre * facing.first[:rank])
     linear -= left * hyper.factors.inverse * own.first[:rank]
     shift = np.linalg.solve(precision, linear)
     own.take(Change(np.eye(len(own.first)), np.append(shift, np.zeros(len(own.first) - rank))))

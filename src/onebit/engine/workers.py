@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onebit.data.observations import Observations
+from onebit.engine.cpu.presence import CpuPresence, CpuTall
 from onebit.engine.cpu.side import Side
 from onebit.engine.cpu.threads import Threads, thread_count, threads
-from onebit.engine.descent import Callback, Prior, Workers
+from onebit.engine.crew import Callback, Prior, Workers
 from onebit.engine.gpu import device as gpus
+from onebit.engine.known import NOTHING, Known, known_of
 from onebit.engine.sampling.sampler import Plan, Sampled, sample
 from onebit.engine.start import START_VARIANCE, Start, spectral_start
 from onebit.model.gaussians import Gaussians, independent_gaussians
@@ -56,6 +58,7 @@ class Cpu:
         begin: Start | tuple[Gaussians, Gaussians],
         hierarchy: Prior,
         full: bool,
+        known: Known = NOTHING,
     ) -> tuple[Side, Side]:
         """Return the working states of rows and columns."""
         if isinstance(begin, Start):
@@ -65,9 +68,20 @@ class Cpu:
             )
             begin = rows, columns
         return (
-            Side(begin[0], hierarchy, 0, observations.by_row, self.pool),
-            Side(begin[1], hierarchy, 1, observations.by_column, self.pool),
+            Side(begin[0], hierarchy, 0, observations.by_row, self.pool, known.values[0]),
+            Side(begin[1], hierarchy, 1, observations.by_column, self.pool, known.values[1]),
         )
+
+    def known(
+        self,
+        observations: Observations,
+        hierarchy: Hierarchy,
+        full: bool,
+        pattern: tuple[bool, bool],
+    ) -> Known:
+        """Return what is known of rows and columns."""
+        presence = CpuPresence(observations, self.pool) if any(pattern) else None
+        return known_of(CpuTall(self.pool), observations.shape, presence, pattern, observations.features)
 
     def sample(
         self,
@@ -79,9 +93,12 @@ class Cpu:
         seed: int,
         pairs: Any,
         callback: Callback | None,
+        known: Known = NOTHING,
     ) -> Sampled:
         """Sample the exact posterior on these threads."""
-        return sample(observations, posterior, loss, temperature, plan, seed, self.pool, pairs, callback)
+        return sample(
+            observations, posterior, loss, temperature, plan, seed, self.pool, pairs, callback, known
+        )
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from onebit.data import checked
 from onebit.data.storage import Tensors
 from onebit.model import score_kernels
 from onebit.model.calibration import CERTAINTY, expected_sigmoid
-from onebit.model.hierarchy import Hierarchy, hierarchy_from_settings
+from onebit.model.hierarchy import Hierarchy, hierarchy_from_settings, hierarchy_settings
 from onebit.model.posterior import Evenly, at_once, checked_pairs
 
 Array = NDArray[np.float64]
@@ -24,6 +24,8 @@ Codes = NDArray[np.int32]
 # Scores of single draws that are held at once: some 32 megabytes.
 _AT_ONCE = 4_000_000
 _TURNS = 3
+NO_SLOPES = np.zeros((0, 0, 0), np.float32)
+_ARRAYS = ("rows", "columns", "factors", "effects", "intercept", "row_slopes", "column_slopes")
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,6 +46,8 @@ class Draws:
         The prior.
     seed : int
         What the chains were drawn from.
+    row_slopes, column_slopes : ndarray of float32, shape (draws, columns of Q, coordinates)
+        The slopes of the regressions on what is known of a side; none where nothing is.
 
     Examples
     --------
@@ -64,9 +68,11 @@ class Draws:
     intercept: Array
     hierarchy: Hierarchy
     seed: int
+    row_slopes: NDArray[np.float32] = field(default_factory=lambda: NO_SLOPES)
+    column_slopes: NDArray[np.float32] = field(default_factory=lambda: NO_SLOPES)
 
     def __post_init__(self) -> None:
-        for name in ("rows", "columns", "factors", "effects", "intercept"):
+        for name in _ARRAYS:
             array = np.ascontiguousarray(getattr(self, name))
             if not np.isfinite(array).all():
                 raise ValueError(f"the draws' {name} hold a value that is not finite")
@@ -93,6 +99,11 @@ class Draws:
         """The rows and the columns."""
         return self.rows, self.columns
 
+    @property
+    def slopes(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The slopes of the regressions of rows and of columns."""
+        return self.row_slopes, self.column_slopes
+
     def centre(self, side: int) -> Array:
         """Return what the effects of a side are centred at, a number a draw."""
         return self.intercept if side == self.hierarchy.intercept_side else np.zeros(self.count)
@@ -113,6 +124,12 @@ class Draws:
         if side != self.hierarchy.intercept_side:
             effects -= float((means[side] * means[1 - side]).sum()) / self.count
         return effects
+
+    def effect_slopes(self, side: int) -> Array:
+        """Return the slopes of the effects on a typical column (or row): (draws, columns of Q)."""
+        rank, slopes = self.hierarchy.rank, self.slopes[side].astype(float)
+        typical = self.factor_means[1 - side]
+        return slopes[:, :, rank] + np.einsum("dqk,dk->dq", slopes[:, :, :rank], typical)
 
     def averages(
         self, rows: ArrayLike, columns: ArrayLike, evenly: Evenly = at_once, chances: bool = True
@@ -249,24 +266,31 @@ class Draws:
 
     def state(self) -> tuple[Tensors, dict[str, Any]]:
         """Return everything as arrays and JSON, for saving."""
-        names = ("rows", "columns", "factors", "effects", "intercept")
-        tensors: Tensors = {f"draws.{name}": getattr(self, name) for name in names}
-        return tensors, {"seed": self.seed, "hierarchy": asdict(self.hierarchy)}
+        tensors: Tensors = {f"draws.{name}": getattr(self, name) for name in _ARRAYS}
+        return tensors, {"seed": self.seed, "hierarchy": hierarchy_settings(self.hierarchy)}
 
     @classmethod
     def from_state(cls, tensors: Tensors, content: dict[str, Any]) -> Draws:
         """Restore what ``state`` returned; arrays that do not fit each other are refused."""
         hierarchy = hierarchy_from_settings(checked.section(content, "hierarchy"))
-        parts = checked_draws(tensors, "draws", hierarchy)
+        widths = [tensors.get(f"draws.{name}_slopes", NO_SLOPES).shape[1:2] for name in ("row", "column")]
+        parts = checked_draws(tensors, "draws", hierarchy, [w[0] if w else 0 for w in widths])
         if len(parts["intercept"]) == 0:
             raise checked.FileError("there are no draws")
         return cls(**parts, hierarchy=hierarchy, seed=checked.whole(content, "seed"))
 
 
 def checked_draws(
-    tensors: Tensors, name: str, hierarchy: Hierarchy, count: int | None = None
+    tensors: Tensors,
+    name: str,
+    hierarchy: Hierarchy,
+    widths: Sequence[int],
+    count: int | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of some draws by their names, if they fit the prior and each other."""
+    """Return the arrays of some draws by their names, if they fit the prior and each other.
+
+    ``widths`` are the columns that rows and columns are regressed on.
+    """
     intercept = checked.checked_array(tensors, f"{name}.intercept", np.float64, (count,))
     count, (rows, columns) = len(intercept), hierarchy.shape
     array = checked.checked_array
@@ -276,4 +300,10 @@ def checked_draws(
         "factors": array(tensors, f"{name}.factors", np.float64, (count, hierarchy.rank), positive=True),
         "effects": array(tensors, f"{name}.effects", np.float64, (count, 2), positive=True),
         "intercept": intercept,
+    } | {
+        f"{side}_slopes": array(
+            tensors, f"{name}.{side}_slopes", np.float32, (count, widths[k], hierarchy.n_free(k))
+        )
+        for k, side in enumerate(("row", "column"))
+        if f"{name}.{side}_slopes" in tensors and widths[k]
     }

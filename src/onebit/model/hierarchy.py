@@ -15,11 +15,13 @@ which is also its best distribution; so it is integrated out, and leaves the var
 A side may be ``sparse``: each of its coordinates then has a variance of its own, ``gamma_k psi_ik`` with
 ``psi_ik`` from ``LOCAL_PRIOR`` (a Student prior), so that a row (or column) takes part in few factors.
 The best distribution of every ``psi_ik`` is known in closed form and is nowhere stored.
+
+The prior mean of a side may also depend on what is known of its members: see ``onebit.model.regression``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from numpy.typing import NDArray
 
 from onebit.data import checked
 from onebit.model.priors import InverseGamma, VariancePosterior, VariancePrior, prior_from_settings
+from onebit.model.regression import Regression, Slopes
 
 Array = NDArray[np.float64]
 
@@ -43,7 +46,8 @@ class SideSums:
 
     ``first_moment`` and ``second_moment`` have one entry a coordinate (the factors, then the effect if
     there is one); ``log_determinant`` is that of the covariances. A sparse side also brings the second
-    moments of its factors one by one, in ``coordinates``.
+    moments of its factors one by one, in ``coordinates``, and a side of which something is known the
+    products of that with the means, in ``projections``.
     """
 
     size: int
@@ -51,6 +55,7 @@ class SideSums:
     second_moment: Array
     log_determinant: float
     coordinates: Array = field(default_factory=lambda: NO_COORDINATES)
+    projections: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,8 @@ class HyperPosterior:
     """The posterior of everything above the factors: variances, intercept and the factors' means.
 
     ``means`` are those of the rows' and of the columns' factors, of shape (2, rank), zero where they have
-    none. Given the variances, their spread is known.
+    none. Given the variances, their spread is known. ``slopes`` are those of the regressions of rows and
+    of columns on what is known of them.
     """
 
     factors: VariancePosterior
@@ -67,6 +73,7 @@ class HyperPosterior:
     intercept_mean: float
     intercept_variance: float
     means: Array
+    slopes: tuple[Slopes | None, Slopes | None] = (None, None)
 
     def effect(self, side: int) -> VariancePosterior | None:
         """Return the variance of the row effects (side 0) or of the column effects (side 1)."""
@@ -86,6 +93,7 @@ class Hierarchy:
     intercept_variance: float = 10.0
     sparse: int | None = None
     factor_means: bool = False
+    regressions: tuple[Regression | None, Regression | None] = (None, None)
 
     def has_effect(self, side: int) -> bool:
         """Say whether side 0 (rows) or side 1 (columns) has effects."""
@@ -115,26 +123,61 @@ class Hierarchy:
         """Return the energy of known factors of a side, their mean integrated out."""
         return (factors**2).sum(axis=0) - self.mean_share(side) * factors.sum(axis=0) ** 2
 
-    def update(self, sums: tuple[SideSums, SideSums], hyper: HyperPosterior | None) -> HyperPosterior:
-        """Return the variances that are best for these factors, given the intercept of ``hyper``."""
+    def update(
+        self,
+        sums: tuple[SideSums, SideSums],
+        hyper: HyperPosterior | None,
+        hold_strengths: bool = False,
+    ) -> HyperPosterior:
+        """Return the variances that are best for these factors, given the intercept of ``hyper``.
+
+        ``hold_strengths`` leaves the strengths of regressions where a fit starts.
+        """
         mean, variance = self._intercept(sums, hyper)
         means = np.stack(
             [self.mean_share(side) * part.first_moment[: self.rank] for side, part in enumerate(sums)]
         )
+        given = None if hold_strengths else hyper
+        slopes = self._slopes(0, sums[0], given), self._slopes(1, sums[1], given)
         energy = np.zeros(self.rank)
         for side, part in enumerate(sums):
             if side == self.sparse and hyper is not None:
                 energy += (part.coordinates * self.local_precision(part.coordinates, hyper)).sum(axis=0)
             else:
                 energy += self._expected_energy(side, part, means[side])
-        effects = [
-            self.effect_prior.posterior([side.size], [self._effect_energy(k, side, mean, variance)])
-            if self.has_effect(k)
-            else None
-            for k, side in enumerate(sums)
-        ]
+                energy -= self._relief(side, part, slopes[side])[: self.rank]
+        effects: list[VariancePosterior | None] = []
+        for side, part in enumerate(sums):
+            if not self.has_effect(side):
+                effects.append(None)
+                continue
+            left = self._effect_energy(side, part, mean, variance)
+            left -= self._relief(side, part, slopes[side])[self.rank]
+            effects.append(self.effect_prior.posterior([part.size], [left]))
         factors = self.factor_prior.posterior(np.full(self.rank, sum(self.shape)), energy)
-        return HyperPosterior(factors, effects[0], effects[1], mean, variance, means)
+        return HyperPosterior(factors, effects[0], effects[1], mean, variance, means, slopes)
+
+    def _slopes(self, side: int, sums: SideSums, hyper: HyperPosterior | None) -> Slopes | None:
+        """Return the slopes that are best for these coordinates, given the variances of ``hyper``."""
+        regression = self.regressions[side]
+        if regression is None:
+            return None
+        assert sums.projections is not None
+        return regression.fitted(sums.projections, None if hyper is None else self.inverse(side, hyper))
+
+    def _relief(self, side: int, sums: SideSums, slopes: Slopes | None) -> Array:
+        """Return the energy of each coordinate that the regression of a side explains."""
+        regression = self.regressions[side]
+        if regression is None or slopes is None:
+            return np.zeros(self.n_free(side))
+        return regression.relief(slopes, sums.projections)
+
+    def inverse(self, side: int, hyper: HyperPosterior) -> Array:
+        """Return the expected precisions of a side's coordinates around their means."""
+        effect = hyper.effect(side)
+        return (
+            hyper.factors.inverse if effect is None else np.append(hyper.factors.inverse, effect.inverse)
+        )
 
     def _expected_energy(self, side: int, sums: SideSums, mean: Array) -> Array:
         """Return the energy of the factors around a mean of their own, and that of the mean."""
@@ -172,7 +215,14 @@ class Hierarchy:
         """Whether the factors may be rotated: a sparse prior knows its axes."""
         return self.sparse is None
 
-    def side_sums(self, side: int, mean: Array, variance: Array, log_determinant: float) -> SideSums:
+    def side_sums(
+        self,
+        side: int,
+        mean: Array,
+        variance: Array,
+        log_determinant: float,
+        projections: Array | None = None,
+    ) -> SideSums:
         """Return what the hierarchy needs of all rows (side 0) or columns."""
         second_moment = mean**2 + variance
         return SideSums(
@@ -181,6 +231,7 @@ class Hierarchy:
             second_moment.sum(axis=0),
             log_determinant,
             second_moment[:, : self.rank] if side == self.sparse else NO_COORDINATES,
+            projections,
         )
 
     def precision_and_linear(
@@ -188,17 +239,15 @@ class Hierarchy:
     ) -> tuple[Array, Array]:
         """Return the prior's precision and linear term of the coordinates.
 
-        One line for all rows (or columns), or one a row where the side is sparse.
+        One line for all rows (or columns), or one a row where the side is sparse. What a regression adds
+        to the mean of each row is not in it: see ``WorkingSide.prior``.
         """
-        precision = np.empty(self.n_free(side))
+        precision = self.inverse(side, hyper)
         linear = np.zeros(self.n_free(side))
-        precision[: self.rank] = hyper.factors.inverse
         linear[: self.rank] = hyper.factors.inverse * hyper.means[side]
         effect = hyper.effect(side)
-        if effect is not None:
-            precision[self.rank] = effect.inverse[0]
-            if side == self.intercept_side:
-                linear[self.rank] = effect.inverse[0] * hyper.intercept_mean
+        if effect is not None and side == self.intercept_side:
+            linear[self.rank] = effect.inverse[0] * hyper.intercept_mean
         if side != self.sparse:
             return precision[None, :], linear[None, :]
         own = np.tile(precision, (sums.size, 1))
@@ -209,8 +258,13 @@ class Hierarchy:
         """Return ``E[1 / psi]`` of each coordinate of the sparse side from its second moment."""
         return LOCAL_PRIOR.scale_mixture(coordinates * hyper.factors.inverse)[1]
 
-    def prior_moments(self, side: int, hyper: HyperPosterior) -> tuple[Array, Array]:
-        """Return mean and variances of a row (or column) that has not been seen."""
+    def prior_moments(
+        self, side: int, hyper: HyperPosterior, known: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Return mean and variances of a row (or column) that has not been seen.
+
+        ``known`` are the coordinates of several in the regression of their side: a line each.
+        """
         mean, variance = np.zeros(self.n_free(side)), np.empty(self.n_free(side))
         mean[: self.rank] = hyper.means[side]
         variance[: self.rank] = hyper.factors.mean * (1.0 + self.mean_share(side))
@@ -220,14 +274,19 @@ class Hierarchy:
             if side == self.intercept_side:
                 mean[self.rank] = hyper.intercept_mean
                 variance[self.rank] += hyper.intercept_variance
-        return mean, variance
+        slopes = hyper.slopes[side]
+        if known is None or slopes is None:
+            return mean, variance
+        own = hyper.factors.mean if effect is None else np.append(hyper.factors.mean, effect.mean)
+        return mean + known @ slopes.mean, variance + (known**2 @ slopes.shares) * own
 
     def log_prior(self, factors: tuple[Array, Array], intercept: float) -> float:
         """Return the log density of factors, effects and intercept, all above them integrated out.
 
-        Not known in closed form for a sparse side: NaN.
+        Not known in closed form for a sparse side, nor without the values that a side is regressed on:
+        NaN.
         """
-        if self.sparse is not None:
+        if self.sparse is not None or any(part is not None for part in self.regressions):
             return float("nan")
         energy = np.zeros(self.rank)
         for side, values in enumerate(factors):
@@ -259,6 +318,10 @@ class Hierarchy:
                 total += float(LOCAL_PRIOR.scale_mixture(square)[0].sum())
             else:
                 factor_energy += self._expected_energy(side, part, hyper.means[side])
+                factor_energy -= self._relief(side, part, hyper.slopes[side])[: self.rank]
+            regression, slopes = self.regressions[side], hyper.slopes[side]
+            if regression is not None and slopes is not None:
+                total += regression.kl(slopes)
         total += self._log_sizes()
         total += float(hyper.factors.gaussian_kl(sum(self.shape), factor_energy).sum())
         for side, part in enumerate(sums):
@@ -268,17 +331,25 @@ class Hierarchy:
                 effect_energy = self._effect_energy(
                     side, part, hyper.intercept_mean, hyper.intercept_variance
                 )
+                effect_energy -= self._relief(side, part, hyper.slopes[side])[self.rank]
                 total += float(effect.gaussian_kl(part.size, effect_energy)[0])
         if self.intercept_side is not None:
             ratio = hyper.intercept_variance / self.intercept_variance
-            centre = hyper.intercept_mean**2 / self.intercept_variance
+            centre = hyper.intercept_mean * hyper.intercept_mean / self.intercept_variance
             total += 0.5 * (ratio + centre - 1.0 - float(np.log(ratio)))
         return total
 
 
+def hierarchy_settings(hierarchy: Hierarchy) -> dict[str, Any]:
+    """Return a hierarchy as JSON, but for its regressions."""
+    return {name: value for name, value in asdict(replace(hierarchy, regressions=(None, None))).items()
+            if name != "regressions"}  # fmt: skip
+
+
 def hierarchy_from_settings(settings: Any) -> Hierarchy:
-    """Restore a hierarchy from ``dataclasses.asdict`` of it, checked."""
-    checked.only(settings, [part.name for part in fields(Hierarchy)], "the prior")
+    """Restore what ``hierarchy_settings`` returned, checked."""
+    known = [part.name for part in fields(Hierarchy) if part.name != "regressions"]
+    checked.only(settings, known, "the prior")
     shape = checked.listed(settings, "shape", 2)
     more: dict[str, Any] = {}  # what files of before do not have
     if "intercept_variance" in settings:

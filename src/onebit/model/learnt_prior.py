@@ -58,7 +58,12 @@ class LearntPrior:
         square = (mean - self.means[side]) ** 2 + variance
         return LearntSums(float((square / self.variances[side]).sum()), log_determinant)
 
-    def update(self, sums: tuple[LearntSums, LearntSums], hyper: HyperPosterior | None) -> HyperPosterior:
+    def update(
+        self,
+        sums: tuple[LearntSums, LearntSums],
+        hyper: HyperPosterior | None,
+        hold_strengths: bool = False,
+    ) -> HyperPosterior:
         """Return the variances of the first fit: they are not part of this prior."""
         assert hyper is not None
         return hyper

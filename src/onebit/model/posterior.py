@@ -16,12 +16,20 @@ from onebit.data import checked
 from onebit.data.storage import Tensors, read, write
 from onebit.model import score_kernels
 from onebit.model.gaussians import Gaussians, independent_gaussians, packed_size
-from onebit.model.hierarchy import Hierarchy, HyperPosterior, hierarchy_from_settings
+from onebit.model.hierarchy import (
+    Hierarchy,
+    HyperPosterior,
+    hierarchy_from_settings,
+    hierarchy_settings,
+)
+from onebit.model.placing import Placing, restored_placing
 from onebit.model.priors import VariancePosterior
+from onebit.model.regression import restored_regression
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
 
+SIDES = ("rows", "columns")
 _VARIANCES = ("factors", "row_effect", "column_effect")
 _VARIANCE_PARTS = tuple(field.name for field in fields(VariancePosterior))
 
@@ -103,6 +111,10 @@ class Posterior:
     columns: Gaussians
     hyper: HyperPosterior
     hierarchy: Hierarchy
+    placings: tuple[Placing | None, Placing | None] = (None, None)
+    spreads: tuple[Array | None, Array | None] = (None, None)
+
+    # ``spreads``: covariances of the slopes of the effects on features (``model.feature_effects``).
 
     def __repr__(self) -> str:
         rows, columns = self.shape
@@ -120,6 +132,11 @@ class Posterior:
     def sides(self) -> tuple[Gaussians, Gaussians]:
         """The rows and the columns."""
         return self.rows, self.columns
+
+    @property
+    def patterned(self) -> bool:
+        """Whether prior means depend on which entries were answered."""
+        return any(part is not None and "pattern" in part.groups for part in self.hierarchy.regressions)
 
     @cached_property
     def kl(self) -> float:
@@ -225,7 +242,8 @@ class Posterior:
             prior = independent_gaussians(mean[None], variance[None], own.full)
             sides.append(prior.extended(own.mean, own.covariance).taken(wanted + 1))
         shape = (len(codes[0]), len(codes[1]))
-        return Posterior(sides[0], sides[1], self.hyper, replace(self.hierarchy, shape=shape))
+        hierarchy = replace(self.hierarchy, shape=shape, regressions=(None, None))
+        return Posterior(sides[0], sides[1], replace(self.hyper, slopes=(None, None)), hierarchy)
 
     def _with_prior(self, side: int, codes: Codes) -> tuple[Gaussians, Codes]:
         """Return the Gaussians that these codes name, the prior of an unknown one first.
@@ -253,23 +271,40 @@ class Posterior:
                 for part, values in asdict(variances).items():
                     tensors[f"{name}.{part}"] = values
         tensors["means"] = self.hyper.means
-        return tensors, {
+        content: dict[str, Any] = {
             "full": self.rows.full,
             "intercept": [self.hyper.intercept_mean, self.hyper.intercept_variance],
-            "hierarchy": asdict(self.hierarchy),
+            "hierarchy": hierarchy_settings(self.hierarchy),
         }
+        known: dict[str, Any] = {}
+        for side, name in enumerate(SIDES):
+            regression, slopes = self.hierarchy.regressions[side], self.hyper.slopes[side]
+            placing = self.placings[side]
+            if regression is not None and slopes is not None and placing is not None:
+                more, known[name] = regression.state(f"known.{name}", slopes)
+                tensors |= more | placing.state(f"known.{name}")
+                spread = self.spreads[side]
+                if spread is not None:
+                    tensors[f"known.{name}.spread"] = spread
+        return tensors, content | ({"known": known} if known else {})
 
     @classmethod
     def from_state(cls, tensors: Tensors, content: dict[str, Any]) -> Posterior:
         """Restore what ``state`` returned; what is no posterior is refused."""
         hierarchy = hierarchy_from_settings(checked.section(content, "hierarchy"))
         full = checked.flag(content, "full")
-        return cls(
-            _gaussians_from(tensors, "rows", hierarchy, 0, full),
-            _gaussians_from(tensors, "columns", hierarchy, 1, full),
-            _hyper_from(tensors, content, hierarchy),
-            hierarchy,
+        hyper = _hyper_from(tensors, content, hierarchy)
+        rows = _gaussians_from(tensors, "rows", hierarchy, 0, full)
+        columns = _gaussians_from(tensors, "columns", hierarchy, 1, full)
+        if "known" not in content:
+            return cls(rows, columns, hyper, hierarchy)
+        known = checked.section(content, "known")
+        checked.only(known, SIDES, "what is known of the sides")
+        regressions, slopes, placings, spreads = zip(
+            *(_known_from(tensors, known, hierarchy, side) for side in (0, 1)), strict=True
         )
+        hierarchy = replace(hierarchy, regressions=regressions)
+        return cls(rows, columns, replace(hyper, slopes=slopes), hierarchy, placings, spreads)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the posterior to one file: arrays and JSON, versioned, with a checksum."""
@@ -315,6 +350,23 @@ def _gaussians_from(
     if full:
         checked.checked_covariances(covariance, width, f"{name}.covariance")
     return Gaussians.trusted(mean, covariance, full)
+
+
+def _known_from(tensors: Tensors, known: dict[str, Any], hierarchy: Hierarchy, side: int) -> Any:
+    """Return regression, slopes, placing and spread of a side, or None each."""
+    name = SIDES[side]
+    if name not in known:
+        return None, None, None, None
+    regression, slopes = restored_regression(
+        tensors, f"known.{name}", known[name], hierarchy.n_free(side)
+    )
+    placing = restored_placing(tensors, f"known.{name}", regression.groups, hierarchy.shape[1 - side])
+    spread, width = None, regression.groups.get("features", 0)
+    if f"known.{name}.spread" in tensors:
+        spread = checked.checked_array(tensors, f"known.{name}.spread", np.float64, (width, width))
+        if (np.diag(spread) <= 0.0).any():
+            raise checked.FileError(f"known.{name}.spread holds a variance that is not positive")
+    return regression, slopes, placing, spread
 
 
 def _hyper_from(tensors: Tensors, content: dict[str, Any], hierarchy: Hierarchy) -> HyperPosterior:

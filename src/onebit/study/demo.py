@@ -21,7 +21,7 @@ from onebit.data import datasets, simulate
 from onebit.data.files import written_whole
 from onebit.data.school import School, school
 from onebit.data.simulate import World
-from onebit.engine.descent import Progress
+from onebit.engine.crew import Progress
 
 Array = NDArray[np.float64]
 

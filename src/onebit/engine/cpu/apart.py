@@ -82,6 +82,7 @@ def solve_full(
         for lane in range(LANES):
             i = group + min(lane, count - 1)  # lanes without a row solve the last one again
             line = i if prior_precision.shape[0] > 1 else 0
+            linear_line = i if prior_linear.shape[0] > 1 else 0
             t = 0
             for a in range(n_free):
                 at = a * n_free * LANES + lane
@@ -89,7 +90,7 @@ def solve_full(
                     systems[at + b * LANES] = temperature * precisions[i, t]
                     t += 1
                 systems[at + a * LANES] += prior_precision[line, a]
-                sides[a * LANES + lane] = temperature * linears[i, a] + prior_linear[line, a]
+                sides[a * LANES + lane] = temperature * linears[i, a] + prior_linear[linear_line, a]
         solve_lanes(systems, sides, root, inverse, determinants)
         for lane in range(count):
             i = group + lane

@@ -234,7 +234,7 @@ def update_full(
 
     ``mean``, ``covariance`` (both double), ``log_determinant`` and ``table`` are written in place;
     ``loss`` receives the bound on the loss *before* the update. ``prior_precision`` and
-    ``prior_linear`` have one line for all rows, or one a row. Full covariances: each row goes to the
+    ``prior_linear`` each have one line for all rows, or one a row. Full covariances: each row goes to the
     minimum of its majoriser; the small systems of several rows are solved at once. The means go
     ``relaxation`` times as far: up to twice, a quadratic is lower there than where they came from.
     """
@@ -267,6 +267,7 @@ def update_full(
             if not solve:
                 continue
             prior_line = i if prior_precision.shape[0] > 1 else 0
+            linear_line = i if prior_linear.shape[0] > 1 else 0
             t = 0
             for a in range(n_free):
                 at = a * n_free * LANES + lane
@@ -276,7 +277,7 @@ def update_full(
                 systems[at + a * LANES] += prior_precision[prior_line, a]
                 # Its own fixed 1 faces the other side's effect: a known offset.
                 pull = linear[layout.linear[a]] - precision[layout.offset[a]]
-                sides[a * LANES + lane] = temperature * pull + prior_linear[prior_line, a]
+                sides[a * LANES + lane] = temperature * pull + prior_linear[linear_line, a]
         if not solve:
             continue
         for lane in range(count, LANES):  # lanes without a row solve something harmless
@@ -356,6 +357,7 @@ def update_diagonal(
         if not solve:
             continue
         prior_line = i if prior_precision.shape[0] > 1 else 0
+        linear_line = i if prior_linear.shape[0] > 1 else 0
         alignment = 0.0  # of the residual with itself, preconditioned
         log_determinant[i] = 0.0
         for a in range(n_free):
@@ -363,7 +365,7 @@ def update_diagonal(
             precision, spread = prior_precision[prior_line, a], sums[window + slot]
             pull = temperature * (gradient[slot] - spread * mean[i, a])
             diagonal[a] = temperature * (sums[slot] + spread) + precision
-            residual[a] = pull - precision * mean[i, a] + prior_linear[prior_line, a]
+            residual[a] = pull - precision * mean[i, a] + prior_linear[linear_line, a]
             step[a] = residual[a] / diagonal[a]
             alignment += residual[a] * step[a]
             covariance[i, a] = 1.0 / diagonal[a]

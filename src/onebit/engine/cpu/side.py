@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from onebit.data.observations import View
 from onebit.engine.cpu import passes as kernels
+from onebit.engine.cpu import tall
 from onebit.engine.cpu.apart import Natural, accumulate_full, solve_full
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.rotation import Change, packed_change, second_moment
 from onebit.model.gaussians import Gaussians, packed_diagonal, packed_size
-from onebit.model.hierarchy import Hierarchy
+from onebit.model.hierarchy import Hierarchy, HyperPosterior
 from onebit.model.learnt_prior import LearntPrior
 from onebit.model.losses import Loss
 
@@ -33,7 +34,9 @@ class Side:
         side: int,
         view: View,
         pool: Threads,
+        known: NDArray[np.float32] | None = None,
     ) -> None:
+        self.known = known
         self.mean = gaussians.mean.copy()
         self.covariance = gaussians.covariance.copy()
         self.full = gaussians.full
@@ -56,8 +59,19 @@ class Side:
         """Return the sums that the prior needs."""
         if self._sums is None:
             log_determinant = float(self.log_determinant.sum())
-            self._sums = self.hierarchy.side_sums(self.side, self.mean, self.variance(), log_determinant)
+            projections = () if self.known is None else (tall.inner(self.known, self.mean, self.pool),)
+            self._sums = self.hierarchy.side_sums(
+                self.side, self.mean, self.variance(), log_determinant, *projections
+            )
         return self._sums
+
+    def prior(self, hyper: HyperPosterior) -> tuple[Array, Array]:
+        """Return the prior's precision and linear term: one line for all rows, or one a row."""
+        precision, linear = self.hierarchy.precision_and_linear(self.side, hyper, self.sums())
+        slopes = hyper.slopes[self.side]
+        if self.known is None or slopes is None:
+            return precision, linear
+        return precision, linear + precision * tall.times(self.known, slopes.mean, self.pool)
 
     def pass_over(
         self,

@@ -60,7 +60,9 @@ def divided(observations: Observations, size: int, key: int) -> Division | None:
     cut = Cut(key, np.uint64((last ^ _LOWEST) % 2**64))
     yes = int((fitted.sign > 0).sum())
     return Division(
-        Observations.from_loose(observations.rows, observations.columns, fitted, observations.classes),
+        Observations.from_loose(
+            observations.rows, observations.columns, fitted, observations.classes
+        ).told(observations.features),
         Held(*here.on_host()[:3], _host(fitted_too), _host(known & ~fitted_too)),
         distinct,
         1 if 2 * yes > len(fitted.sign) else -1,

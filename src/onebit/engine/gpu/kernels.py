@@ -206,7 +206,8 @@ def _store_line(
 def solve(
     partial, row_chunk, prior_precision, prior_linear, mean, covariance, log_determinant, table,
     factors, first_row, first_chunk,
-    FULL: tl.constexpr, OWN_PRIOR: tl.constexpr, RANK: tl.constexpr, N: tl.constexpr,
+    FULL: tl.constexpr, OWN_PRECISION: tl.constexpr, OWN_LINEAR: tl.constexpr, RANK: tl.constexpr,
+    N: tl.constexpr,
     BORDER: tl.constexpr, D: tl.constexpr, STRIDE: tl.constexpr, PARTIAL: tl.constexpr,
     GROUP: tl.constexpr,
 ):  # fmt: skip
@@ -244,11 +245,12 @@ def solve(
             pull += tl.load(line + STRIDE + RANK + 1).to(tl.float64)
             pull -= tl.load(line + LAST + RANK).to(tl.float64)
     FREE: tl.constexpr = N + BORDER
-    prior_line = row * FREE if OWN_PRIOR else 0
+    prior_line = row * FREE if OWN_PRECISION else 0
+    linear_line = row * FREE if OWN_LINEAR else 0
     diagonal = a[:, None] == a[None, :]
     own_precision = tl.load(prior_precision + prior_line + a, mask=there, other=1.0)
     precision = temperature * precision + tl.where(diagonal, own_precision[:, None], 0.0)
-    linear = temperature * linear + tl.load(prior_linear + prior_line + a, mask=there, other=0.0)
+    linear = temperature * linear + tl.load(prior_linear + linear_line + a, mask=there, other=0.0)
     spread, log_precision = _invert(precision, N, D)
     best = tl.sum(spread * linear[None, :], axis=1)
     along = border
@@ -257,7 +259,7 @@ def solve(
     if BORDER:
         border *= temperature
         corner = temperature * corner + tl.load(prior_precision + prior_line + N)
-        pull = temperature * pull + tl.load(prior_linear + prior_line + N)
+        pull = temperature * pull + tl.load(prior_linear + linear_line + N)
         along = tl.sum(spread * border[None, :], axis=1)
         rest = corner - tl.sum(border * along, axis=0)
         effect = (pull - tl.sum(along * linear, axis=0)) / rest
@@ -365,6 +367,35 @@ def residual_walk(
             u = tl.load(weight + begin + k, mask=there, other=0.0)
             residual *= tl.minimum(u / mean_weight, largest_weight)
         total += residual[:, None] * tile
+    out = partial + tl.program_id(0).to(tl.int64) * STRIDE
+    tl.store(out + at, tl.sum(total, axis=0), mask=inside)
+
+
+@triton.jit
+def presence_walk(
+    answers, start, chunk_row, row_chunk, vectors, partial, first_chunk, first_answer,
+    CHUNK: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr,
+):  # fmt: skip
+    """Sum the lines of ``vectors`` that the entries of one chunk name, each entry once.
+
+    Rows list their columns in order, so that further answers of an entry follow the first.
+    """
+    chunk = first_chunk + tl.program_id(0)
+    row, begin, count = _chunk_bounds(start, chunk_row, row_chunk, chunk, CHUNK)
+    begin -= first_answer
+    row_begin = tl.load(start + row) - first_answer
+    at = tl.arange(0, WIDTH)
+    inside = at < STRIDE
+    total = tl.zeros((BLOCK, WIDTH), tl.float32)
+    for block in range(0, count, BLOCK):
+        k = block + tl.arange(0, BLOCK)
+        there = k < count
+        code = tl.load(answers + begin + k, mask=there, other=0) & _CODE_BITS
+        follows = there & (begin + k > row_begin)
+        before = tl.load(answers + begin + k - 1, mask=follows, other=0) & _CODE_BITS
+        there = there & ((before != code) | (begin + k == row_begin))
+        lines = vectors + code.to(tl.int64) * STRIDE
+        total += tl.load(lines[:, None] + at[None, :], mask=there[:, None] & inside[None, :], other=0.0)
     out = partial + tl.program_id(0).to(tl.int64) * STRIDE
     tl.store(out + at, tl.sum(total, axis=0), mask=inside)
 

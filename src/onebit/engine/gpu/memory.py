@@ -29,8 +29,17 @@ def usable_bytes(device: torch.device) -> int:
     return int(_SHARE * (torch.cuda.mem_get_info(device)[0] + kept))
 
 
-def state_bytes(shape: tuple[int, int], n: int, hierarchy: Hierarchy | LearntPrior, full: bool) -> int:
-    """Return the bytes that a model's working state takes, its ``n`` answers not counted."""
+def state_bytes(
+    shape: tuple[int, int],
+    n: int,
+    hierarchy: Hierarchy | LearntPrior,
+    full: bool,
+    widths: tuple[int, int] = (0, 0),
+) -> int:
+    """Return the bytes that a model's working state takes, its ``n`` answers not counted.
+
+    ``widths`` are the numbers of columns that rows and columns are regressed on.
+    """
     layout = Shape(hierarchy.rank)
     total, before = _LIBRARIES, 0
     for side, rows in enumerate(shape):
@@ -41,6 +50,11 @@ def state_bytes(shape: tuple[int, int], n: int, hierarchy: Hierarchy | LearntPri
         total += min(SCRATCH, 4 * layout.partial * (rows + n // CHUNK))
         # A half step needs the state before it, a change of coordinates a part of the state after it.
         before = max(before, 8 * rows * numbers)
+        # What is known of a side is found in double precision and kept in single; each row then has a
+        # linear term of its own.
+        if widths[side]:
+            total += rows * (4 * widths[side] + 16 * n_free)
+            before = max(before, 3 * 8 * widths[side] * rows)
     return total + before
 
 
@@ -55,7 +69,11 @@ def sort_bytes(n: int, weighted: bool) -> int:
 
 
 def refuse_what_does_not_fit(
-    observations: Observations, hierarchy: Hierarchy | LearntPrior, full: bool, usable: int
+    observations: Observations,
+    hierarchy: Hierarchy | LearntPrior,
+    full: bool,
+    usable: int,
+    widths: tuple[int, int] = (0, 0),
 ) -> None:
     """Stop before the start where a model is too large, whatever is done with its answers."""
     if hierarchy.rank > LARGEST_RANK:
@@ -64,10 +82,11 @@ def refuse_what_does_not_fit(
             'device="cpu"'
         )
     rows, columns = observations.shape
-    state = state_bytes(observations.shape, observations.n, hierarchy, full)
+    state = state_bytes(observations.shape, observations.n, hierarchy, full, widths)
     streamed = answer_bytes(min(2 * STREAMED, observations.n), observations.weighted)
     if state + streamed > usable:
         diagonal = 'set covariance="diagonal" '
+        diagonal += "or pattern=None " if any(widths) else ""
         raise TooLittleMemory(
             f"a model of {rows} rows and {columns} columns with rank {hierarchy.rank} needs "
             f"{_size(state + streamed)} of the GPU's memory, and {_size(usable)} are usable; lower rank, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,12 @@ import triton
 from numpy.typing import NDArray
 
 from onebit.engine.cpu.passes import layout
-from onebit.engine.gpu import kernels
+from onebit.engine.gpu import kernels, tall
 from onebit.engine.gpu.data import CHUNK, GROUP, Batch, DeviceView
 from onebit.engine.gpu.transfer import to_device, to_host
 from onebit.engine.rotation import Change, packed_change, second_moment
 from onebit.model.gaussians import Gaussians, packed_diagonal, packed_size
-from onebit.model.hierarchy import Hierarchy, SideSums
+from onebit.model.hierarchy import Hierarchy, HyperPosterior, SideSums
 from onebit.model.learnt_prior import LearntPrior
 from onebit.model.losses import Loss
 
@@ -99,7 +99,9 @@ class DeviceSide:
         hierarchy: Hierarchy | LearntPrior,
         side: int,
         view: DeviceView,
+        known: torch.Tensor | None = None,
     ) -> None:
+        self.known = known
         self.mean = mean
         self.covariance = covariance
         self.full = full
@@ -133,11 +135,16 @@ class DeviceSide:
 
     @classmethod
     def from_gaussians(
-        cls, gaussians: Gaussians, hierarchy: Hierarchy | LearntPrior, side: int, view: DeviceView
+        cls,
+        gaussians: Gaussians,
+        hierarchy: Hierarchy | LearntPrior,
+        side: int,
+        view: DeviceView,
+        known: torch.Tensor | None = None,
     ) -> DeviceSide:
         """Bring a posterior's rows (or columns) to the device of ``view``."""
         mean, covariance = (to_device(a, view.device) for a in (gaussians.mean, gaussians.covariance))
-        return cls(mean, covariance, gaussians.full, hierarchy, side, view)
+        return cls(mean, covariance, gaussians.full, hierarchy, side, view, known)
 
     @classmethod
     def independent(
@@ -148,15 +155,16 @@ class DeviceSide:
         hierarchy: Hierarchy | LearntPrior,
         side: int,
         view: DeviceView,
+        known: torch.Tensor | None = None,
     ) -> DeviceSide:
         """Return a state with these means whose coordinates are independent."""
         mean = mean.clone()  # which the passes write to
         if not full:
-            return cls(mean, torch.full_like(mean, variance), full, hierarchy, side, view)
+            return cls(mean, torch.full_like(mean, variance), full, hierarchy, side, view, known)
         rows, n_free = mean.shape
         covariance = torch.zeros((rows, packed_size(n_free)), dtype=mean.dtype, device=mean.device)
         covariance[:, packed_diagonal(n_free)] = variance
-        return cls(mean, covariance, full, hierarchy, side, view)
+        return cls(mean, covariance, full, hierarchy, side, view, known)
 
     @property
     def _square(self) -> dict[str, int]:
@@ -199,21 +207,39 @@ class DeviceSide:
         if not isinstance(hierarchy, Hierarchy) or hierarchy.sparse == side:
             # These look at every row: they are left to the host.
             moments = to_host(self.mean), to_host(self._variance())
-            return hierarchy.side_sums(side, *moments, float(self._log_determinant.sum()))
+            projections = () if self.known is None else (to_host(tall.inner(self.known, self.mean)),)
+            log_determinant = float(self._log_determinant.sum())
+            return hierarchy.side_sums(side, *moments, log_determinant, *projections)
         # Sums of whole columns: nothing as long as the rows is stored.
         variance = self.covariance.sum(0)
         if self.full:
             variance = variance[self._diagonal]
         square = torch.linalg.vector_norm(self.mean, dim=0).square()
-        parts = [self.mean.sum(0), square + variance, self._log_determinant.sum()[None]]
+        parts = [self._log_determinant.sum()[None], self.mean.sum(0), square + variance]
+        if self.known is not None:
+            parts.append(tall.inner(self.known, self.mean).flatten())
         found = to_host(torch.cat(parts))
-        first, second = found[:-1].reshape(2, self._n_free)
-        return SideSums(len(self.mean), first, second, float(found[-1]))
+        first, second = found[1 : 1 + 2 * self._n_free].reshape(2, self._n_free)
+        sums = SideSums(len(self.mean), first, second, float(found[0]))
+        if self.known is None:
+            return sums
+        return replace(sums, projections=found[1 + 2 * self._n_free :].reshape(-1, self._n_free))
+
+    def prior(self, hyper: HyperPosterior) -> tuple[Any, Any]:
+        """Return the prior's precision and linear term, on the device where there is a line a row."""
+        precision, linear = self.hierarchy.precision_and_linear(self.side, hyper, self.sums())
+        slopes = hyper.slopes[self.side]
+        if self.known is None or slopes is None:
+            return precision, linear
+        centre = tall.times(self.known, to_device(slopes.mean, self.device))
+        return precision, centre.mul_(to_device(precision, self.device)).add_(
+            to_device(linear, self.device)
+        )
 
     def pass_over(
         self,
         table: torch.Tensor,
-        prior: tuple[Array, Array],
+        prior: tuple[Any, Any],
         temperature: float,
         loss: Loss,
         solve: bool = True,
@@ -223,7 +249,9 @@ class DeviceSide:
 
         Returns the loss before.
         """
-        precision, linear = (to_device(part, self.device) for part in prior)
+        precision, linear = (
+            part if isinstance(part, torch.Tensor) else to_device(part, self.device) for part in prior
+        )
         # In memory: a number handed to a kernel would go in single precision.
         factors = to_device(np.array([temperature, relaxation]), self.device)
         shape, view = self.shape, self.view
@@ -247,7 +275,8 @@ class DeviceSide:
                 kernels.solve[(rows,)](
                     self._partial, view.row_chunk, precision, linear, self.mean, self.covariance,
                     self._log_determinant, self.table, factors, batch.rows[0], first,
-                    FULL=self.full, OWN_PRIOR=len(precision) > 1, **self._square,
+                    FULL=self.full, OWN_PRECISION=len(precision) > 1,
+                    OWN_LINEAR=len(linear) > 1, **self._square,
                     STRIDE=shape.stride, PARTIAL=shape.partial, GROUP=GROUP,
                 )  # fmt: skip
         if solve:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 
 from onebit.data.observations import Observations
 from onebit.engine.cpu.threads import threads
-from onebit.engine.descent import Callback
+from onebit.engine.crew import Callback
 from onebit.engine.gpu import predict
 from onebit.engine.gpu.data import DeviceView, uploaded
 from onebit.engine.gpu.intake import DeviceEntries, SortedEntries
@@ -20,10 +21,12 @@ from onebit.engine.gpu.memory import (
     state_bytes,
     usable_bytes,
 )
+from onebit.engine.gpu.presence import GpuPresence, GpuTall
 from onebit.engine.gpu.side import DeviceSide
 from onebit.engine.gpu.sorting import sorted_views
 from onebit.engine.gpu.start import spectral_start
-from onebit.engine.gpu.transfer import placed
+from onebit.engine.gpu.transfer import placed, to_host
+from onebit.engine.known import DIRECTIONS, NOTHING, Known, known_of
 from onebit.engine.sampling.sampler import Plan, Sampled, sample
 from onebit.engine.start import START_VARIANCE, Start
 from onebit.model.gaussians import Gaussians
@@ -75,17 +78,36 @@ class Gpu:
         begin: Start | tuple[Gaussians, Gaussians],
         hierarchy: Hierarchy | LearntPrior,
         full: bool,
+        known: Known = NOTHING,
     ) -> tuple[DeviceSide, DeviceSide]:
         """Return the working states of rows and columns."""
-        views = self._views(observations, hierarchy, full)
+        views = self._views(observations, hierarchy, full, known.widths)
         made = []
         for side, view in enumerate(views):
+            place = hierarchy, side, view, known.values[side]
             if isinstance(begin, Start):
                 mean: Any = (begin.rows, begin.columns)[side]
-                made.append(DeviceSide.independent(mean, START_VARIANCE, full, hierarchy, side, view))
+                made.append(DeviceSide.independent(mean, START_VARIANCE, full, *place))
             else:
-                made.append(DeviceSide.from_gaussians(begin[side], hierarchy, side, view))
+                made.append(DeviceSide.from_gaussians(begin[side], *place))
         return made[0], made[1]
+
+    def known(
+        self,
+        observations: Observations,
+        hierarchy: Hierarchy,
+        full: bool,
+        pattern: tuple[bool, bool],
+    ) -> Known:
+        """Return what is known of rows and columns, on the device."""
+        features = observations.features
+        widths = tuple(
+            DIRECTIONS * wanted + (0 if told is None else min(DIRECTIONS, told.shape[1]))
+            for wanted, told in zip(pattern, features, strict=True)
+        )
+        views = self._views(observations, hierarchy, full, (widths[0], widths[1]))
+        presence = GpuPresence(views) if any(pattern) else None
+        return known_of(GpuTall(self.device), observations.shape, presence, pattern, features)
 
     def sample(
         self,
@@ -97,23 +119,34 @@ class Gpu:
         seed: int,
         pairs: Any,
         callback: Callback | None,
+        known: Known = NOTHING,
     ) -> Sampled:
         """Sample the exact posterior, on the host's threads: the answers here are let go first."""
         self._kept = None
+        rows, columns = (None if part is None else to_host(part) for part in known.values)
+        known = replace(known, values=(rows, columns))
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         with threads(self.count) as pool:
-            return sample(observations, posterior, loss, temperature, plan, seed, pool, pairs, callback)
+            return sample(
+                observations, posterior, loss, temperature, plan, seed, pool, pairs, callback, known
+            )
 
     def hold(self, observations: Observations, views: Views) -> None:
         """Take up the views of some observations that are here already, whatever comes to them."""
         self._kept, self._planned = (observations, views), 2**62
 
-    def _views(self, observations: Observations, hierarchy: Hierarchy | LearntPrior, full: bool) -> Views:
-        state = state_bytes(observations.shape, observations.n, hierarchy, full)
+    def _views(
+        self,
+        observations: Observations,
+        hierarchy: Hierarchy | LearntPrior,
+        full: bool,
+        widths: tuple[int, int] = (0, 0),
+    ) -> Views:
+        state = state_bytes(observations.shape, observations.n, hierarchy, full, widths)
         if self._kept is None or self._kept[0] is not observations or state > self._planned:
             self._kept = None
-            refuse_what_does_not_fit(observations, hierarchy, full, self._usable())
+            refuse_what_does_not_fit(observations, hierarchy, full, self._usable(), widths)
             self._kept, self._planned = (observations, self._brought(observations, state)), state
         return self._kept[1]
 

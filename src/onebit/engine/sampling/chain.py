@@ -18,94 +18,31 @@ as it is (Liu and Sabatti, 2000), so the target stays the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data import checked
-from onebit.data.observations import Observations, View
 from onebit.data.storage import Tensors
-from onebit.engine.cpu.passes import whole_blocks
+from onebit.engine.cpu import tall
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import LANES
 from onebit.engine.sampling import passes
 from onebit.engine.sampling.philox import chain_key, sweep_generator
-from onebit.engine.sampling.variates import LARGEST_COPIES, polya_gamma_hats
+from onebit.engine.sampling.slices import slice_draw
+from onebit.engine.sampling.target import NO_PLACES, HyperDraw, Places, Target, filled_table, prior_terms
 from onebit.model.gaussians import Gaussians
 from onebit.model.gig import generalised_inverse_gaussian
-from onebit.model.hierarchy import Hierarchy
-from onebit.model.losses import LOGISTIC, Loss
 from onebit.model.posterior import Posterior
+from onebit.model.regression import STRENGTHS, Slopes
 
 Array = NDArray[np.float64]
 Table = NDArray[np.float32]
 
 # Rows whose start is drawn at once: their covariances' roots are held.
 _ROWS_AT_ONCE = 16384
-# Most steps of a slice to either side, each of one in the logarithm.
-_STEPS = 30
-# Most shrinkings of a slice. Each leaves three quarters of it on average: after so many nothing is left.
-_SHRINKS = 500
 SIDES = ("row", "column")
-
-
-@dataclass(frozen=True)
-class Hyper:
-    """A draw of what stands above the factors: variances and intercept.
-
-    ``effects`` has the variance of the row effects, then that of the column effects; one where there are
-    none. The factors' means are integrated out but for the pass over a side's rows, which needs them.
-    """
-
-    factors: Array
-    effects: Array
-    intercept: float
-
-
-class Target:
-    """What a chain samples: a prior, a loss and the answers, as the kernel takes them."""
-
-    def __init__(
-        self, hierarchy: Hierarchy, loss: Loss, temperature: float, views: tuple[View, View]
-    ) -> None:
-        if hierarchy.sparse is not None:
-            raise ValueError('inference="sampling" has no sparse prior; set sparse=None')
-        self.hierarchy = hierarchy
-        self.loss = loss
-        self.temperature = float(temperature)
-        self.views = views
-        self.copies = tuple(self._whole_weights(view) for view in views)
-        self.hats = polya_gamma_hats()
-
-    @classmethod
-    def of(
-        cls, observations: Observations, hierarchy: Hierarchy, loss: Loss, temperature: float
-    ) -> Target:
-        """Return the posterior of some answers."""
-        return cls(hierarchy, loss, temperature, (observations.by_row, observations.by_column))
-
-    def _whole_weights(self, view: View) -> NDArray[np.int64]:
-        """Return how many answers each one counts for, or nothing where that is one."""
-        if self.loss is not LOGISTIC:
-            return np.empty(0, np.int64)
-        weight = np.ones(1) if len(view.weight) == 0 else view.weight.astype(float)
-        copies = np.rint(self.temperature * weight).astype(np.int64)
-        bad = np.abs(self.temperature * weight - copies) > 1e-6 * copies
-        bad |= (copies < 1) | (copies > LARGEST_COPIES)
-        if bad.any():
-            what = f"temperature {self.temperature:g}"
-            if len(view.weight):
-                what += f" times the weight {weight[bad][0]:g} of an answer"
-            raise ValueError(
-                f"the logistic loss is sampled exactly where temperature times weight is a whole number "
-                f"from 1 to {LARGEST_COPIES}; got {what}. Set temperature=1 and whole weights, or use "
-                'HingeCompleter, which takes any, or inference="variational"'
-            )
-        if len(view.weight) == 0:
-            return np.empty(0, np.int64) if copies[0] == 1 else np.full(len(view.index), copies[0])
-        return copies
 
 
 class Chain:
@@ -115,14 +52,14 @@ class Chain:
     ----------
     tables : two arrays
         The lines ``(factors, 1, effect)`` of all rows and of all columns.
-    hyper : Hyper
+    hyper : HyperDraw
         Variances and intercept.
     sweep : int
         How many sweeps have been made.
     """
 
     def __init__(
-        self, target: Target, key: tuple[int, int], tables: list[Table], hyper: Hyper, sweep: int = 0
+        self, target: Target, key: tuple[int, int], tables: list[Table], hyper: HyperDraw, sweep: int = 0
     ) -> None:
         self.target = target
         self.key = key
@@ -142,20 +79,22 @@ class Chain:
         ]
         means = posterior.hyper
         effects = [means.effect(side) for side in (0, 1)]
-        start = Hyper(
+        start = HyperDraw(
             means.factors.mean.copy(),
             np.array([1.0 if effect is None else effect.mean[0] for effect in effects]),
             float(means.intercept_mean),
+            (_likeliest(means.slopes[0]), _likeliest(means.slopes[1])),
         )
         chain = cls(target, key, tables, start)
-        chain.hyper = chain._drawn_hyper(rng)
+        chain.hyper = chain._drawn_hyper(Threads(1, None), rng)
         return chain
 
     def state(self, name: str) -> Tensors:
         """Return what the chain needs to go on, as arrays whose names begin with ``name``."""
         hyper = self.hyper
         above = np.concatenate([hyper.factors, hyper.effects, [hyper.intercept]])
-        return {f"{name}.0": self.tables[0], f"{name}.1": self.tables[1], f"{name}.hyper": above}
+        tensors = {f"{name}.0": self.tables[0], f"{name}.1": self.tables[1], f"{name}.hyper": above}
+        return tensors | {f"{name}.strengths.{k}": hyper.strengths[k] for k in (0, 1)}
 
     def restore(self, tensors: Tensors, name: str, sweep: int) -> None:
         """Take up what ``state`` returned after so many sweeps, checked."""
@@ -171,8 +110,15 @@ class Chain:
         hyper = checked.checked_array(tensors, f"{name}.hyper", np.float64, (rank + 3,))
         if not (hyper[:-1] > 0).all():
             raise checked.FileError(f"{name}.hyper holds a variance that is not positive")
+        strengths = []
+        for side in (0, 1):
+            part, shape = f"{name}.strengths.{side}", self.hyper.strengths[side].shape
+            last = len(STRENGTHS) - 1
+            strengths.append(checked.checked_array(tensors, part, np.int64, shape, least=0, most=last))
         self.tables, self.sweep = tables, sweep
-        self.hyper = Hyper(hyper[:rank], hyper[rank : rank + 2], float(hyper[rank + 2]))
+        self.hyper = HyperDraw(
+            hyper[:rank], hyper[rank : rank + 2], float(hyper[rank + 2]), (strengths[0], strengths[1])
+        )
 
     def step(self, pool: Threads) -> None:
         """Make one sweep."""
@@ -181,8 +127,8 @@ class Chain:
         for side in (0, 1):
             scales = self._draw_side(side, pool, rng)
             self._stretch(scales, rng)
-            self.hyper = self._drawn_hyper(rng)
-        self._move(rng)
+            self.hyper = self._drawn_hyper(pool, rng)
+        self._move(pool, rng)
 
     def factors(self, side: int) -> Array:
         """Return the factors of one side in double precision."""
@@ -216,6 +162,11 @@ class Chain:
         share, noise = hierarchy.mean_share(side), rng.standard_normal(hierarchy.rank)
         mean = share * self.factors(side).sum(axis=0) + np.sqrt(share * self.hyper.factors) * noise
         precision, linear = prior_terms(hierarchy, self.hyper, side, mean)
+        linear = linear[None]
+        values = target.known.values[side]
+        if values is not None:
+            slopes = self.drawn_slopes(side, pool, rng)
+            linear = linear + precision * tall.times(values, slopes, pool)
         table, other = self.tables[side], self.tables[1 - side]
         rank, groups = hierarchy.rank, -(-view.size // LANES)
         scales = np.empty((groups if rank else 0, rank * (rank + 1)))
@@ -268,12 +219,55 @@ class Chain:
         root = np.sqrt(stretch).astype(np.float32)
         for table in self.tables:
             table[:, :rank] *= root
-        self.hyper = Hyper(self.hyper.factors * stretch, self.hyper.effects, self.hyper.intercept)
+        self.hyper = replace(self.hyper, factors=self.hyper.factors * stretch)
 
-    def _drawn_hyper(self, rng: np.random.Generator) -> Hyper:
-        """Draw variances and intercept given factors and effects."""
+    def projections(self, side: int, pool: Threads) -> Array | None:
+        """Return the products of what is known of a side with its coordinates."""
+        values = self.target.known.values[side]
+        return None if values is None else tall.inner(values, self.free(side), pool)
+
+    def _shares(self, side: int) -> Array:
+        """Return the shares of the present strengths, of shape (columns of Q, coordinates)."""
+        regression = self.target.hierarchy.regressions[side]
+        assert regression is not None
+        shares = np.empty((regression.width, self.target.hierarchy.n_free(side)))
+        for number, name in enumerate(regression.groups):
+            places, strength = regression.places(name), STRENGTHS[self.hyper.strengths[side][number]]
+            shares[places] = regression.shares(strength).T[places]
+        return shares
+
+    def drawn_slopes(self, side: int, pool: Threads, rng: np.random.Generator) -> Array:
+        """Draw the slopes of a side's regression given everything else."""
+        projections, shares = self.projections(side, pool), self._shares(side)
+        assert projections is not None
+        variances = self.hyper.variances(side, self.target.hierarchy.has_effect(side))
+        noise = rng.standard_normal(shares.shape)
+        return shares * projections + np.sqrt(shares * variances) * noise
+
+    def _relief(self, side: int, projections: Array | None) -> Array:
+        """Return the energy of each coordinate that the regression of a side explains."""
+        if projections is None:
+            return np.zeros(self.target.hierarchy.n_free(side))
+        return (self._shares(side) * projections**2).sum(axis=0)
+
+    def _drawn_strengths(
+        self, side: int, projections: Array | None, hyper: HyperDraw, rng: np.random.Generator
+    ) -> Places:
+        """Draw the strengths of a side's regression given coordinates and variances."""
+        regression = self.target.hierarchy.regressions[side]
+        if regression is None or projections is None:
+            return hyper.strengths[side]
+        variances = hyper.variances(side, self.target.hierarchy.has_effect(side))
+        logs = regression.log_weights(projections, 1.0 / variances)
+        # The largest of the log weights with Gumbel noise is a draw.
+        return (logs + rng.gumbel(size=logs.shape)).argmax(axis=-1)
+
+    def _drawn_hyper(self, pool: Threads, rng: np.random.Generator) -> HyperDraw:
+        """Draw variances, intercept and strengths given factors and effects."""
         hierarchy = self.target.hierarchy
-        energy = self._energy(0) + self._energy(1)
+        projections = [self.projections(side, pool) for side in (0, 1)]
+        relief = [self._relief(side, projections[side]) for side in (0, 1)]
+        energy = self._energy(0, relief[0]) + self._energy(1, relief[1])
         count = np.full(hierarchy.rank, sum(hierarchy.shape))
         factors = hierarchy.factor_prior.draw(count, energy, rng)
         effects, intercept = self.hyper.effects.copy(), self.hyper.intercept
@@ -286,21 +280,25 @@ class Chain:
                 mean = values.sum() / effects[side] / precision
                 intercept = float(mean + rng.standard_normal() / np.sqrt(precision))
                 values = values - intercept
-            effects[side] = hierarchy.effect_prior.draw([len(values)], [(values**2).sum()], rng)[0]
-        return Hyper(factors, effects, intercept)
+            left = (values**2).sum() - relief[side][hierarchy.rank]
+            effects[side] = hierarchy.effect_prior.draw([len(values)], [left], rng)[0]
+        drawn = HyperDraw(factors, effects, intercept, self.hyper.strengths)
+        rows, columns = (self._drawn_strengths(side, projections[side], drawn, rng) for side in (0, 1))
+        return replace(drawn, strengths=(rows, columns))
 
-    def _energy(self, side: int) -> Array:
-        return self.target.hierarchy.factor_energy(side, self.factors(side))
+    def _energy(self, side: int, relief: Array) -> Array:
+        hierarchy = self.target.hierarchy
+        return hierarchy.factor_energy(side, self.factors(side)) - relief[: hierarchy.rank]
 
-    def _move(self, rng: np.random.Generator) -> None:
+    def _move(self, pool: Threads, rng: np.random.Generator) -> None:
         """Move along what no score notices."""
         hierarchy = self.target.hierarchy
         rank = hierarchy.rank
         if rank:
-            self._move_scales(rng)
+            self._move_scales(pool, rng)
             for side in (0, 1):
                 if hierarchy.has_effect(1 - side):
-                    self._move_factors(side, rng)
+                    self._move_factors(side, pool, rng)
         if hierarchy.row_effects and hierarchy.column_effects:
             # Rows are centred at the intercept, which goes with them.
             shared, spread = self.effect(1), self.hyper.effects[1]
@@ -309,13 +307,13 @@ class Chain:
             shift = float(linear / precision + rng.standard_normal() / np.sqrt(precision))
             self.tables[0][:, rank + 1] += np.float32(shift)
             self.tables[1][:, rank + 1] -= np.float32(shift)
-            hyper = self.hyper
-            self.hyper = Hyper(hyper.factors, hyper.effects, hyper.intercept + shift)
+            self.hyper = replace(self.hyper, intercept=self.hyper.intercept + shift)
 
-    def _move_scales(self, rng: np.random.Generator) -> None:
+    def _move_scales(self, pool: Threads, rng: np.random.Generator) -> None:
         """Draw the squared scales: ``v^((m1 - m2) / 2 - 1) exp(-(v S_L + S_R / v) / (2 gamma))``."""
         rank, (m1, m2) = self.target.hierarchy.rank, self.target.hierarchy.shape
-        energy = [self._energy(side) / self.hyper.factors for side in (0, 1)]
+        relief = [self._relief(side, self.projections(side, pool)) for side in (0, 1)]
+        energy = [self._energy(side, relief[side]) / self.hyper.factors for side in (0, 1)]
         square = [
             generalised_inverse_gaussian(0.5 * (m1 - m2), a, b, rng)
             for a, b in zip(*np.maximum(energy, 1e-290), strict=True)
@@ -324,7 +322,7 @@ class Chain:
         self.tables[0][:, :rank] *= scale.astype(np.float32)
         self.tables[1][:, :rank] /= scale.astype(np.float32)
 
-    def _move_factors(self, side: int, rng: np.random.Generator) -> None:
+    def _move_factors(self, side: int, pool: Threads, rng: np.random.Generator) -> None:
         """Shift the factors of one side by ``c``, and the effects of the other by what that adds."""
         hierarchy, hyper = self.target.hierarchy, self.hyper
         rank, other = hierarchy.rank, 1 - side
@@ -333,10 +331,17 @@ class Chain:
             effect = effect - hyper.intercept
         spread = hyper.effects[other]
         # Without a linear algebra library: its threads must not change the chain.
-        precision = np.einsum("mi,mj->ij", facing, facing) / spread
+        precision = np.einsum("mi,mj->ij", facing, facing)
+        linear = (facing * effect[:, None]).sum(axis=0)
+        projections = self.projections(other, pool)
+        if projections is not None:
+            # The part of the effects that their regression explains resists less.
+            shared = self._shares(other)[:, rank, None] * projections[:, :rank]
+            precision -= np.einsum("di,dj->ij", shared, projections[:, :rank])
+            linear -= (shared * projections[:, rank, None]).sum(axis=0)
+        precision, linear = precision / spread, linear / spread
         left = hierarchy.resistance(side)
         precision += np.diag(left * hierarchy.shape[side] / hyper.factors)
-        linear = (facing * effect[:, None]).sum(axis=0) / spread
         linear -= left * self.factors(side).sum(axis=0) / hyper.factors
         lower = np.linalg.cholesky(precision)
         noise = rng.standard_normal(rank)
@@ -346,54 +351,9 @@ class Chain:
         self.tables[other][:, rank + 1] -= moved.astype(np.float32)
 
 
-def prior_terms(hierarchy: Hierarchy, hyper: Hyper, side: int, mean: Array) -> tuple[Array, Array]:
-    """Return the prior's precision and linear term of one row (or column), given what is above it."""
-    precision, linear = np.empty(hierarchy.n_free(side)), np.zeros(hierarchy.n_free(side))
-    precision[: hierarchy.rank] = 1.0 / hyper.factors
-    linear[: hierarchy.rank] = mean / hyper.factors
-    if hierarchy.has_effect(side):
-        precision[hierarchy.rank] = 1.0 / hyper.effects[side]
-        if side == hierarchy.intercept_side:
-            linear[hierarchy.rank] = hyper.intercept / hyper.effects[side]
-    return precision, linear
-
-
-def slice_draw(log_density: Callable[[float], float], start: float, rng: np.random.Generator) -> float:
-    """Draw once from a density on the line by a slice (Neal, 2003): step out, then shrink.
-
-    Where the slice is too thin for doubles, or the density is not a number, the present value stays: a
-    step that leaves the target as it is.
-    """
-    level = log_density(start) - rng.standard_exponential()
-    low = start - rng.random()
-    high = low + 1.0
-    for _ in range(_STEPS):
-        if log_density(low) <= level:
-            break
-        low -= 1.0
-    for _ in range(_STEPS):
-        if log_density(high) <= level:
-            break
-        high += 1.0
-    for _ in range(_SHRINKS):
-        value = low + (high - low) * rng.random()
-        if log_density(value) > level:
-            return value
-        if value < start:
-            low = value
-        else:
-            high = value
-    return start
-
-
-def filled_table(values: NDArray[np.floating], rank: int, has_effect: bool) -> Table:
-    """Return the table that the other side gathers from, for these factors and effects."""
-    table = np.zeros((len(values), whole_blocks(rank + 2)), np.float32)
-    table[:, :rank] = values[:, :rank]
-    table[:, rank] = 1.0
-    if has_effect:
-        table[:, rank + 1] = values[:, rank]
-    return table
+def _likeliest(slopes: Slopes | None) -> Places:
+    """Return the likeliest strengths."""
+    return NO_PLACES if slopes is None else slopes.weights.argmax(axis=-1)
 
 
 def _drawn(gaussians: Gaussians, rng: np.random.Generator) -> Array:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from onebit.data.observations import View
 from onebit.engine.cpu.vectors import LANES
 from onebit.engine.sampling import passes
-from onebit.engine.sampling.chain import Hyper, Target, filled_table, prior_terms
 from onebit.engine.sampling.philox import chain_key, sweep_generator
+from onebit.engine.sampling.target import HyperDraw, Target, filled_table, prior_terms
 from onebit.model.draws import Draws
 from onebit.model.losses import Loss
 
@@ -21,11 +21,19 @@ SWEEPS = 15
 _OF_FOLD_INS = 1_000_000
 
 
-def draw_new(draws: Draws, side: int, view: View, loss: Loss, temperature: float) -> NDArray[np.float32]:
+def draw_new(
+    draws: Draws,
+    side: int,
+    view: View,
+    loss: Loss,
+    temperature: float,
+    known: NDArray[np.float64] | None = None,
+) -> NDArray[np.float32]:
     """Return draws of new rows (side 0) or columns (side 1) that gave the answers in ``view``.
 
     For every kept draw of the others, the new rows are drawn from their distribution given it and their
-    answers, by a short chain from their prior.
+    answers, by a short chain from their prior. ``known`` are their coordinates in the regression of
+    their side: see ``onebit.model.placing``.
     """
     hierarchy = draws.hierarchy
     rank, effect = hierarchy.rank, hierarchy.has_effect(side)
@@ -38,8 +46,11 @@ def draw_new(draws: Draws, side: int, view: View, loss: Loss, temperature: float
     for number in range(draws.count):
         # What is not known of the factors' mean adds to the variance of new ones.
         variance = draws.factors[number] * (1.0 + hierarchy.mean_share(side))
-        hyper = Hyper(variance, draws.effects[number], float(draws.intercept[number]))
+        hyper = HyperDraw(variance, draws.effects[number], float(draws.intercept[number]))
         precision, linear = prior_terms(hierarchy, hyper, side, draws.factor_means[side][number])
+        linear = linear[None]
+        if known is not None:
+            linear = linear + precision * (known @ draws.slopes[side][number])
         rng = sweep_generator(key, number)
         begin = linear / precision + rng.standard_normal(added[:, number].shape) / np.sqrt(precision)
         table = filled_table(begin, rank, effect)

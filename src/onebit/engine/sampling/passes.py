@@ -108,9 +108,10 @@ def sample_rows(
     """Draw the lines of the groups ``begin:end`` of ``LANES`` rows given the other side's.
 
     ``weight`` and ``copies`` are empty where all answers count one; ``copies`` are the whole weights
-    that the logistic loss can take. Unless it is empty, line ``group`` of ``scales`` receives what the
-    new draws of its rows say of the columns' scales ``g`` in ``x = sum_k g_k L_ik R_jk + effects``: with
-    ``z_k = L_ik R_jk``, the sums of ``w z z'`` and of ``(p - w effects) z``.
+    that the logistic loss can take. ``prior_linear`` has one line for all rows, or one a row. Unless it
+    is empty, line ``group`` of ``scales`` receives what the new draws of its rows say of the columns'
+    scales ``g`` in ``x = sum_k g_k L_ik R_jk + effects``: with ``z_k = L_ik R_jk``, the sums of
+    ``w z z'`` and of ``(p - w effects) z``.
     """
     width = table.shape[1]
     n_free = rank + 1 if has_effect else rank
@@ -163,10 +164,11 @@ def sample_rows(
                         times[k - first] = copies[k]
                     else:
                         times[k - first] = temperature * (weight[k] if weight.shape[0] > 0 else 1.0)
+            prior_line = i if prior_linear.shape[0] > 1 else 0
             square, line = 0.0, 0.0
             for a in range(n_free):
                 square += prior_precision[a] * own[a] * own[a]
-                line += prior_linear[a] * own[a]
+                line += prior_linear[prior_line, a] * own[a]
             answers = last - first, parts, fixed, sign[first:last], times
             length = np.float32(
                 new_length(n_free, square, line, answers, loss, key, i, sweep, side, room)
@@ -230,7 +232,7 @@ def sample_rows(
                 for b in range(a + 1):
                     systems[entry + b * LANES] = precision[a, b]
                 systems[entry + a * LANES] += prior_precision[a]
-                sides[a * LANES + lane] = linear[a] + prior_linear[a]
+                sides[a * LANES + lane] = linear[a] + prior_linear[prior_line, a]
                 pulled[a * LANES + lane] = linear[a]
                 present[a * LANES + lane] = own[a]
             for a in range(0, n_free, 2):

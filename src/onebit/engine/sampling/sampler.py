@@ -8,7 +8,7 @@ of bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,8 +19,11 @@ from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.engine import checkpoint
 from onebit.engine.cpu.threads import Threads
-from onebit.engine.descent import Progress
-from onebit.engine.sampling.chain import Chain, Target
+from onebit.engine.crew import Progress
+from onebit.engine.known import NOTHING, Known
+from onebit.engine.sampling.chain import Chain
+from onebit.engine.sampling.philox import sweep_generator
+from onebit.engine.sampling.target import Target
 from onebit.model.diagnostics import Diagnostics
 from onebit.model.draws import Draws, checked_draws
 from onebit.model.losses import Loss
@@ -35,6 +38,8 @@ _WATCHED_ANSWERS, _WATCHED_PAIRS = 2000, 8
 _LOOK_EVERY = 20
 # A stream of its own for the choice of what is watched.
 _OF_WATCHED = 5
+# Slopes that are kept are drawn from numbers of their own: sweeps are fewer.
+OF_KEPT_SLOPES = 2**31
 
 
 @dataclass(frozen=True)
@@ -166,9 +171,16 @@ class _Kept:
         self.factors = np.empty((self.room, hierarchy.rank))
         self.effects = np.empty((self.room, 2))
         self.intercept = np.empty(self.room)
+        self.regressed = [
+            0 if regression is None else regression.width for regression in hierarchy.regressions
+        ]
+        self.slopes = [
+            np.empty((self.room, width, free), np.float32)
+            for width, free in zip(self.regressed, widths, strict=True)
+        ]
         self.count = 0
 
-    def offer(self, number: int, chain: Chain) -> None:
+    def offer(self, number: int, chain: Chain, pool: Threads) -> None:
         """Keep draw ``number`` if it is its turn: the last of each of ``room`` equal stretches."""
         if (number + 1) * self.room // self.total == number * self.room // self.total:
             return
@@ -177,17 +189,25 @@ class _Kept:
         self.factors[self.count] = chain.hyper.factors
         self.effects[self.count] = chain.hyper.effects
         self.intercept[self.count] = chain.hyper.intercept
+        rng = sweep_generator(chain.key, OF_KEPT_SLOPES + chain.sweep)
+        for side, slopes in enumerate(self.slopes):
+            if self.regressed[side]:
+                slopes[self.count] = chain.drawn_slopes(side, pool, rng)
         self.count += 1
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what is kept so far, by name."""
-        return {
+        arrays: dict[str, NDArray[Any]] = {
             "rows": self.sides[0][:, : self.count],
             "columns": self.sides[1][:, : self.count],
             "factors": self.factors[: self.count],
             "effects": self.effects[: self.count],
             "intercept": self.intercept[: self.count],
         }
+        for side, name in enumerate(("row", "column")):
+            if self.regressed[side]:
+                arrays[f"{name}_slopes"] = self.slopes[side][: self.count]
+        return arrays
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take up what ``arrays`` returned."""
@@ -196,6 +216,9 @@ class _Kept:
             self.sides[side][:, : self.count] = arrays[name]
         for name in ("factors", "effects", "intercept"):
             getattr(self, name)[: self.count] = arrays[name]
+        for side, name in enumerate(("row", "column")):
+            if self.regressed[side]:
+                self.slopes[side][: self.count] = arrays[f"{name}_slopes"]
 
 
 class Sampler:
@@ -210,10 +233,11 @@ class Sampler:
         plan: Plan,
         seed: int,
         pairs: tuple[Codes, Codes] | None = None,
+        known: Known = NOTHING,
     ) -> None:
         self.plan = plan
         self.seed = seed
-        self.target = Target.of(observations, posterior.hierarchy, loss, temperature)
+        self.target = Target.of(observations, posterior.hierarchy, loss, temperature, known)
         self.chains = [
             Chain.begin(self.target, posterior, seed, number) for number in range(plan.n_chains)
         ]
@@ -240,7 +264,7 @@ class Sampler:
                 chain.step(pool)
             since = self.sweep - plan.n_burn_in
             if since > 0 and since % plan.n_thin == 0:
-                self._record()
+                self._record(pool)
                 look = plan.settle is not None and self.draws % _LOOK_EVERY == 0
                 look = look and self.draws >= plan.n_least
                 self.settled = look and self.diagnostics().settled(plan.settle or 0.0)
@@ -249,8 +273,10 @@ class Sampler:
                 callback(SweepProgress(self.sweep, plan.sweeps, loss))
             if descent is not None:
                 descent.offer(self.state)
+        # The draws hold the slopes themselves: what the prior of the slopes is, nobody asks any more.
+        plain = replace(self.target.hierarchy, regressions=(None, None))
         return Sampled(
-            Draws(**self.kept.arrays(), hierarchy=self.target.hierarchy, seed=self.seed),
+            Draws(**self.kept.arrays(), hierarchy=plain, seed=self.seed),
             self.diagnostics(),
             self._averages(),
             self.sweep,
@@ -261,9 +287,9 @@ class Sampler:
         """Return the functionals so far."""
         return Diagnostics(self.watched.names, self.values[:, : self.draws])
 
-    def _record(self) -> None:
+    def _record(self, pool: Threads) -> None:
         for number, chain in enumerate(self.chains):
-            self.kept.offer(self.draws * self.plan.n_chains + number, chain)
+            self.kept.offer(self.draws * self.plan.n_chains + number, chain, pool)
             self.values[number, self.draws] = self.watched.values(chain)
             if len(self.pairs[0]):
                 scores = chain.scores(*self.pairs)
@@ -299,7 +325,8 @@ class Sampler:
         shape = (plan.n_chains, self.draws, len(self.watched.names))
         self.values[:, : self.draws] = array(tensors, "values", np.float64, shape)
         count = self.draws * plan.n_chains * self.kept.room // self.kept.total
-        self.kept.restore(checked_draws(tensors, "kept", self.target.hierarchy, count))
+        hierarchy = self.target.hierarchy
+        self.kept.restore(checked_draws(tensors, "kept", hierarchy, self.kept.regressed, count))
         for number, chain in enumerate(self.chains):
             chain.restore(tensors, f"chain.{number}", self.sweep)
 
@@ -314,6 +341,7 @@ def sample(
     pool: Threads,
     pairs: tuple[Codes, Codes] | None = None,
     callback: Callable[[Progress], None] | None = None,
+    known: Known = NOTHING,
 ) -> Sampled:
     """Sample the exact posterior, starting from a variational one.
 
@@ -337,8 +365,10 @@ def sample(
         Pairs whose averages are accumulated over every draw.
     callback : callable, optional
         Called with a ``Progress`` record after every sweep; its objective is the present loss.
+    known : Known
+        What is known of rows and columns.
     """
-    sampler = Sampler(observations, posterior, loss, temperature, plan, seed, pairs)
+    sampler = Sampler(observations, posterior, loss, temperature, plan, seed, pairs, known)
     kept = checkpoint.present()
     descent = None if kept is None else kept.next()
     if descent is not None:

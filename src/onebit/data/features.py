@@ -1,0 +1,356 @@
+"""What users know of rows and columns: tables keyed by id, turned into numbers.
+
+A column of numbers is centred and divided by twice its standard deviation, so that it weighs as much as a
+yes or no of even chances (Gelman, 2008). A column of booleans is centred. A column of words or categories
+becomes one centred column a level. Where a value is missing, the row counts as average in that column,
+and one more column says that it is missing. A row of which nothing is known is average in everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from numpy.typing import NDArray
+
+from onebit.data import checked
+from onebit.data.given_features import FeatureError, Given, given
+from onebit.data.ids import IdIndex
+from onebit.data.storage import Tensors
+
+Array = NDArray[np.float64]
+
+# Levels from which on a column of words is taken for free text, unless they are far fewer than rows.
+MANY_LEVELS = 50
+# Of a file.
+LARGEST_COUNT = 2**16
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column of a table becomes numbers.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    kind : {"number", "boolean", "category"}
+        What it holds.
+    levels : tuple of str
+        Of a category: its levels, in order.
+    missing : bool
+        Whether values were missing where the features were learnt.
+    """
+
+    name: str
+    kind: str
+    levels: tuple[str, ...] = ()
+    missing: bool = False
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the features that it becomes."""
+        own = [f"{self.name} = {level}" for level in self.levels] if self.levels else [self.name]
+        return [*own, f"{self.name} is missing"] if self.missing else own
+
+
+@dataclass(frozen=True)
+class FeatureMatrix:
+    """Standardised features of all members of a side, of which no dense matrix is made.
+
+    Attributes
+    ----------
+    matrix : scipy.sparse array
+        Scaled, not centred; empty lines where nothing is known.
+    centre : ndarray
+        What is taken off the lines of which something is known.
+    there : ndarray of bool
+        Which they are.
+    """
+
+    matrix: Any
+    centre: Array
+    there: NDArray[np.bool_]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of members and of features."""
+        return self.matrix.shape
+
+    def fingerprint(self) -> str:
+        """Return a digest of the values and of whose they are."""
+        parts = self.matrix.indptr, self.matrix.indices, self.matrix.data, self.centre, self.there
+        return hashlib.sha256(
+            b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+        ).hexdigest()
+
+    def times(self, right: Array) -> Array:
+        """Return the features times some vectors."""
+        return self.matrix @ right - self.there[:, None] * (self.centre @ right)
+
+    def transposed_times(self, left: Array) -> Array:
+        """Return their transpose times some vectors."""
+        return self.matrix.T @ left - np.outer(self.centre, left[self.there].sum(axis=0))
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """How the features of one side become numbers, for members to come as well.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        Of a table; of a matrix there are none.
+    names : tuple of str
+        The features.
+    centre, scale : ndarray
+        Their means, after scaling, and what they are divided by.
+    """
+
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    centre: Array
+    scale: Array
+
+    def encoded(self, given: Given, codes: NDArray[np.int32], size: int) -> FeatureMatrix:
+        """Return the features of ``size`` members, of which ``given`` has those of ``codes``."""
+        self._check(given)
+        raw, gaps = _raw(self.columns, given)
+        filled = raw + gaps @ scipy.sparse.diags_array(self.centre * self.scale)
+        scaled = filled @ scipy.sparse.diags_array(1.0 / self.scale)
+        known = codes >= 0
+        place = scipy.sparse.csr_array(
+            (np.ones(known.sum()), (codes[known], np.flatnonzero(known))), shape=(size, len(codes))
+        )
+        there = np.zeros(size, bool)
+        there[codes[known]] = True
+        return FeatureMatrix((place @ scaled).tocsr(), self.centre, there)
+
+    def _check(self, given: Given) -> None:
+        if given.matrix is not None:
+            if self.columns or given.matrix.shape[1] != len(self.names):
+                raise FeatureError(
+                    f"the {given.side} features are a matrix with {given.matrix.shape[1]} columns; the "
+                    f"model was fitted with {len(self.names)} features"
+                    + (" from a table with names" if self.columns else "")
+                )
+            return
+        if not self.columns:
+            raise FeatureError(f"the model was fitted with a matrix of {given.side} features; give one")
+        assert given.frame is not None
+        lacking = [column.name for column in self.columns if column.name not in given.frame]
+        if lacking:
+            raise FeatureError(
+                f"the {given.side} features lack the column {lacking[0]!r}, with which the model was "
+                "fitted"
+            )
+
+    def contrasts(self, maps: Array) -> Array:
+        """Turn coefficients of standardised features (a line each) into effects that can be read.
+
+        Of a number: of one standard deviation more. Of a yes or no: of yes against no. Of a level:
+        against the average of the levels, as common as they are.
+        """
+        found = maps.copy()
+        place = 0
+        for column in self.columns:
+            levels = slice(place, place + max(len(column.levels), 1))
+            if column.kind == "number":
+                found[place] *= 0.5
+            elif column.kind == "category":
+                found[levels] -= self.centre[levels] @ maps[levels]
+            place += len(column.features)
+        if not self.columns:
+            found[self.scale != 1.0] *= 0.5
+        return found
+
+    def state(self, name: str) -> tuple[Tensors, dict[str, Any]]:
+        """Return the encoder as arrays, whose names begin with ``name``, and JSON."""
+        columns = [
+            {"name": c.name, "kind": c.kind, "levels": list(c.levels), "missing": c.missing}
+            for c in self.columns
+        ]
+        tensors: Tensors = {f"{name}.centre": self.centre, f"{name}.scale": self.scale}
+        return tensors, {"columns": columns, "names": [] if columns else list(self.names)}
+
+
+Encoders = tuple[Encoder | None, Encoder | None]
+
+
+def learnt(given: Given) -> Encoder:
+    """Learn how features become numbers, from all members that are given."""
+    if given.matrix is not None:
+        columns: tuple[Column, ...] = ()
+        names = tuple(f"feature {k}" for k in range(given.matrix.shape[1]))
+        numeric = np.full(len(names), not np.isin(given.matrix.data, (0.0, 1.0)).all())
+    else:
+        assert given.frame is not None
+        columns = tuple(_learnt_column(given, name) for name in given.frame.columns)
+        names = tuple(feature for column in columns for feature in column.features)
+        numeric = np.array([f == c.name and c.kind == "number" for c in columns for f in c.features])
+    if len(names) > LARGEST_COUNT:
+        raise FeatureError(f"{len(names):,} {given.side} features; at most {LARGEST_COUNT:,} are taken")
+    raw, gaps = _raw(columns, given)
+    count = raw.shape[0] - np.asarray(gaps.sum(axis=0)).ravel()
+    mean = np.asarray(raw.sum(axis=0)).ravel() / count
+    square = np.asarray(raw.multiply(raw).sum(axis=0)).ravel() / count
+    deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+    constant = deviation <= 1e-12 * np.maximum(np.sqrt(square), 1e-300)
+    if constant.any() and given.matrix is None:
+        raise FeatureError(
+            f"the {given.side} feature {names[int(constant.argmax())]!r} is the same for everyone; "
+            "leave it out"
+        )
+    scale = np.where(numeric & ~constant, 2.0 * deviation, 1.0)
+    return Encoder(columns, names, mean / scale, scale)
+
+
+def _learnt_column(given: Given, name: str) -> Column:
+    assert given.frame is not None
+    values = given.frame[name]
+    missing = bool(values.isna().any())
+    if missing and values.isna().all():
+        raise FeatureError(f"the {given.side} feature {name!r} has no value at all; leave it out")
+    if pd.api.types.is_bool_dtype(values) or _only_booleans(values):
+        return Column(name, "boolean", (), missing)
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values):
+        return Column(name, "number", (), missing)
+    words = _words(values, name, given.side)
+    levels = sorted(set(words.dropna()))
+    if len(levels) > max(MANY_LEVELS, len(values) // 4):
+        raise FeatureError(
+            f"the {given.side} feature {name!r} has {len(levels):,} different values in {len(values):,} "
+            "lines: that is text or an id, no category; leave it out, or make it a number or fewer levels"
+        )
+    if len(levels) == 1 and not missing:
+        raise FeatureError(f"the {given.side} feature {name!r} is the same for everyone; leave it out")
+    return Column(name, "category", tuple(levels), missing)
+
+
+def _only_booleans(values: pd.Series) -> bool:
+    return values.dtype == object and all(isinstance(v, (bool, np.bool_)) for v in values.dropna())
+
+
+def _words(values: pd.Series, name: str, side: str) -> pd.Series:
+    """Return a column of categories as words."""
+    kind = values.dtype
+    if isinstance(kind, pd.CategoricalDtype):
+        return values.astype(object).map(str, na_action="ignore")
+    plain = kind.kind == "O" and not isinstance(kind, pd.StringDtype)
+    if isinstance(kind, pd.StringDtype) or (plain and all(isinstance(v, str) for v in values.dropna())):
+        return values.astype(object).where(values.notna(), None)
+    example = values.dropna().iloc[0]
+    raise FeatureError(
+        f"the {side} feature {name!r} holds {type(example).__name__} values such as "
+        f"{str(example)[:40]!r}; "
+        "numbers, booleans and categories are taken: turn it into one of these"
+    )
+
+
+def _raw(columns: tuple[Column, ...], given: Given) -> tuple[Any, Any]:
+    """Return all features as they are, zero where they are missing, and ones where they are missing."""
+    if given.matrix is not None:
+        return given.matrix, scipy.sparse.csr_array(given.matrix.shape)
+    assert given.frame is not None
+    parts = [_numbers(column, given.frame[column.name], given) for column in columns]
+    raw, gaps = ([part[k] for part in parts] for k in (0, 1))
+    return tuple(scipy.sparse.csr_array(scipy.sparse.hstack(part)) for part in (raw, gaps))
+
+
+def _numbers(column: Column, values: pd.Series, given: Given) -> tuple[Any, Any]:
+    """Return the features that a column becomes, and where they are missing."""
+    absent = values.isna().to_numpy()
+    if column.kind == "category":
+        words = _words(values, column.name, given.side)
+        codes = pd.Index(column.levels, dtype=object).get_indexer(pd.Index(words.where(~absent, None)))
+        unknown = (codes < 0) & ~absent
+        if unknown.any():
+            raise FeatureError(
+                f"the {given.side} feature {column.name!r} has the value "
+                f"{str(values.iloc[int(unknown.argmax())])[:40]!r}, which the model has not seen"
+            )
+        known = np.flatnonzero(codes >= 0)
+        parts = scipy.sparse.csr_array(
+            (np.ones(len(known)), (known, codes[known])), shape=(len(values), len(column.levels))
+        )
+        return _with_flags(parts, absent, column.missing)
+    try:
+        numbers = values.to_numpy(dtype=float, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise FeatureError(
+            f"the {given.side} feature {column.name!r} holds something else than {column.kind}s, with "
+            "which the model was fitted"
+        ) from None
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        where = given.ids[int(infinite.argmax())]
+        raise FeatureError(f"the {given.side} feature {column.name!r} of {where!r} is infinite")
+    own = scipy.sparse.csr_array(np.where(absent, 0.0, numbers)[:, None])
+    return _with_flags(own, absent, column.missing)
+
+
+def _with_flags(own: Any, absent: NDArray[np.bool_], flagged: bool) -> tuple[Any, Any]:
+    """Return features and their gaps, with a feature more that says where they are missing."""
+    flags = absent[:, None].astype(float)
+    gaps = scipy.sparse.csr_array(np.tile(flags, (1, own.shape[1])))
+    if not flagged:
+        return own, gaps
+    nothing = scipy.sparse.csr_array(flags.shape)
+    return scipy.sparse.hstack([own, flags]), scipy.sparse.hstack([gaps, nothing])
+
+
+def with_features(observations: Any, features: tuple[Any, Any]) -> tuple[Any, Encoders]:
+    """Tell observations what is known of their rows and columns; ids without answers join them."""
+    indexes: list[IdIndex] = [observations.rows, observations.columns]
+    encoders: list[Encoder | None] = [None, None]
+    told: list[Any] = [None, None]
+    for side, name in enumerate(("row", "column")):
+        if features[side] is None:
+            continue
+        found = given(features[side], name)
+        codes = indexes[side].encode(found.ids)
+        if not (codes >= 0).any():
+            raise FeatureError(
+                f"none of the {len(codes):,} ids of the {name} features (such as {found.ids[0]!r}) has "
+                f"answers as a {name} (such as {indexes[side].labels[0]!r}); are they of the other side?"
+            )
+        new = codes < 0
+        if new.any():
+            codes = codes.copy()
+            codes[new] = len(indexes[side]) + np.arange(new.sum(), dtype=np.int32)
+            indexes[side] = indexes[side].extended(pd.Index(found.ids)[new])
+        encoder = learnt(found)
+        encoders[side], told[side] = encoder, (encoder, found, codes)
+    matrices = [
+        None if part is None else part[0].encoded(part[1], part[2], len(index))
+        for part, index in zip(told, indexes, strict=True)
+    ]
+    rows, columns = encoders
+    return observations.over(*indexes).told((matrices[0], matrices[1])), (rows, columns)
+
+
+def restored_encoder(tensors: Tensors, name: str, content: Any) -> Encoder:
+    """Restore what ``Encoder.state`` returned, checked."""
+    columns = []
+    listed = checked.listed(content, "columns")
+    for place in range(len(listed)):
+        part = checked.section(listed, place)
+        levels = checked.listed(part, "levels")
+        kind = checked.text(part, "kind")
+        if kind not in ("number", "boolean", "category"):
+            raise checked.FileError(f"a feature of the kind {kind[:40]!r}")
+        words = tuple(checked.text(levels, k) for k in range(len(levels)))
+        columns.append(Column(checked.text(part, "name"), kind, words, checked.flag(part, "missing")))
+    given_names = checked.listed(content, "names")
+    names = tuple(feature for column in columns for feature in column.features)
+    if not columns:
+        names = tuple(checked.text(given_names, k) for k in range(len(given_names)))
+    array, shape = checked.checked_array, (len(names),)
+    far = checked.LARGEST_FACTOR
+    centre = array(tensors, f"{name}.centre", np.float64, shape, least=-far, most=far)
+    scale = array(tensors, f"{name}.scale", np.float64, shape, positive=True)
+    return Encoder(tuple(columns), names, centre, scale)

@@ -1,0 +1,123 @@
+"""The pattern of the answers on a CPU: products with it, and with tall matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.data.observations import Observations
+from onebit.engine.cpu import tall
+from onebit.engine.cpu.passes import whole_blocks
+from onebit.engine.cpu.threads import Threads
+from onebit.engine.cpu.vectors import BLOCK, prefetch16, weighted_sum16
+from onebit.model.placing import DAMPING
+
+Array = NDArray[np.float64]
+
+_CHUNK = 64
+# Lines are asked for this many answers before they are needed.
+_AHEAD = 24
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _multiply(begin, end, start, index, own_scale, vectors, out):
+    """Write the products of rows ``begin:end`` of the pattern with ``vectors``.
+
+    Rows list their columns in order, so that further answers of an entry follow the first.
+    """
+    width = vectors.shape[1]
+    values = np.empty(_CHUNK, np.float32)
+    part = np.empty(width, np.float32)
+    for i in range(begin, end):
+        out[i] = 0.0
+        for chunk in range(start[i], start[i + 1], _CHUNK):
+            count = min(_CHUNK, start[i + 1] - chunk)
+            for k in range(count):
+                at = chunk + k
+                if at + _AHEAD < index.shape[0]:
+                    prefetch16(vectors, np.uint32(index[at + _AHEAD]), width - BLOCK)
+                again = at > start[i] and index[at] == index[at - 1]
+                values[k] = np.float32(0.0) if again else np.float32(1.0)
+            for block in range(0, width, BLOCK):
+                weighted_sum16(values, count, vectors, index, chunk, block, part, block)
+            for t in range(width):
+                out[i, t] += own_scale[i] * part[t]
+
+
+@numba.njit(nogil=True, cache=True)
+def _entries(begin, end, start, index, out):
+    """Count the entries of rows ``begin:end`` that have answers."""
+    for i in range(begin, end):
+        out[i] = 0
+        for k in range(start[i], start[i + 1]):
+            if k == start[i] or index[k] != index[k - 1]:
+                out[i] += 1
+
+
+class CpuTall:
+    """Tall matrices in this machine's memory, shared out among threads."""
+
+    def __init__(self, pool: Threads) -> None:
+        self.pool = pool
+
+    def placed(self, array: Array) -> Array:
+        """Return the array."""
+        return array
+
+    def inner(self, left: NDArray[Any], right: NDArray[Any]) -> Array:
+        """Return ``left' right``."""
+        return tall.inner(left, right, self.pool)
+
+    def product(self, matrix: NDArray[Any], small: Array) -> Array:
+        """Return ``matrix small``."""
+        return tall.times(matrix, np.ascontiguousarray(small), self.pool)
+
+    def means(self, matrix: Array) -> Array:
+        """Return the means of the columns."""
+        return matrix.mean(axis=0)
+
+    def single(self, matrix: Array) -> NDArray[np.float32]:
+        """Return the matrix in single precision."""
+        return matrix.astype(np.float32)
+
+    def fetched(self, matrix: Array) -> Array:
+        """Return the matrix."""
+        return matrix
+
+
+class CpuPresence(CpuTall):
+    """The divided pattern; see ``engine.known``."""
+
+    def __init__(self, observations: Observations, pool: Threads) -> None:
+        super().__init__(pool)
+        self.views = (observations.by_row, observations.by_column)
+        self.shape = observations.shape
+        self.scales = [self._scale(side) for side in (0, 1)]
+
+    def _scale(self, side: int) -> NDArray[np.float32]:
+        view = self.views[side]
+        counts = np.empty(view.size, np.int64)
+        self.pool.ranges(
+            lambda begin, end: _entries(begin, end, view.start, view.index, counts), view.start
+        )
+        return ((counts + DAMPING) ** -0.5).astype(np.float32)
+
+    def scaled(self, side: int, vectors: Array) -> Array:
+        """Return vectors over the rows (side 0) or columns, divided by the roots of the counts."""
+        return vectors * self.scales[side][:, None]
+
+    def times(self, side: int, vectors: Array) -> Array:
+        """Return the matrix (side 0) or its transpose (side 1) times these vectors."""
+        view, wanted = self.views[side], vectors.shape[1]
+        table = np.zeros((len(vectors), whole_blocks(wanted)), np.float32)
+        table[:, :wanted] = self.scaled(1 - side, vectors)
+        out = np.empty((view.size, table.shape[1]))
+
+        def task(begin: int, end: int) -> None:
+            _multiply(begin, end, view.start, view.index, self.scales[side], table, out)
+
+        self.pool.ranges(task, view.start)
+        return np.ascontiguousarray(out[:, :wanted])

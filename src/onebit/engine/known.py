@@ -1,0 +1,249 @@
+"""What is known of rows and columns before any answer is read: the pattern of answers, and features.
+
+The pattern is the matrix ``F`` of zeros and ones that says who answered what, ones of an entry with
+several answers counted once. Its rows and columns are divided by the roots of their counts (damped, see
+``onebit.model.placing``), and its leading singular directions are found by a few rounds of block power
+iteration, as the start's are. A row's coordinates are its line of the divided pattern times the
+directions of the columns, so that a new row has them from its own answers alone.
+
+Only the answers that are fitted enter: whoever holds answers out hands over what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.model.placing import Placing
+from onebit.model.regression import Regression
+
+Array = NDArray[np.float64]
+
+# Directions of the pattern, and of the features: enough on every table that was tried.
+DIRECTIONS = 64
+_ROUNDS = 2
+# Columns whose squared length is below this share of the largest are rounding.
+_SMALLEST = 1e-9
+# A pattern that differs less from row to row than by this share of itself is that of a full table.
+_EVEN = 1e-6
+
+
+class Tall(Protocol):
+    """Who computes with tall matrices; they are arrays of the workers' own, small ones numpy's."""
+
+    def placed(self, array: Array) -> Any:
+        """Return an array as one of the workers' own."""
+        ...
+
+    def inner(self, left: Any, right: Any) -> Array:
+        """Return ``left' right``."""
+        ...
+
+    def product(self, tall: Any, small: Array) -> Any:
+        """Return ``tall small``."""
+        ...
+
+    def means(self, tall: Any) -> Array:
+        """Return the means of the columns."""
+        ...
+
+    def single(self, tall: Any) -> Any:
+        """Return a tall matrix in single precision."""
+        ...
+
+    def fetched(self, tall: Any) -> Any:
+        """Return a tall matrix in this machine's own memory."""
+        ...
+
+
+class Presence(Tall, Protocol):
+    """The divided pattern of the answers."""
+
+    shape: tuple[int, int]
+
+    def times(self, side: int, vectors: Any) -> Any:
+        """Return the matrix (side 0) or its transpose (side 1) times these vectors."""
+        ...
+
+    def scaled(self, side: int, vectors: Any) -> Any:
+        """Return vectors over the rows (side 0) or columns, divided by the roots of the counts."""
+        ...
+
+
+class Told(Protocol):
+    """Standardised features, of which no dense matrix need be made; see ``onebit.data.features``."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of members and of features."""
+        ...
+
+    def times(self, right: Array) -> Array:
+        """Return the features times some vectors."""
+        ...
+
+    def transposed_times(self, left: Array) -> Array:
+        """Return their transpose times some vectors."""
+        ...
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of both sides.
+
+    Attributes
+    ----------
+    values : two arrays, or None
+        The lines of ``Q``, in single precision, where the work is done.
+    regressions, placings : two each, or None
+        What the prior needs of them, and how new lines are made.
+    """
+
+    values: tuple[Any | None, Any | None] = (None, None)
+    regressions: tuple[Regression | None, Regression | None] = (None, None)
+    placings: tuple[Placing | None, Placing | None] = (None, None)
+
+    def told(self, side: int) -> NDArray[np.float32]:
+        """Return the lines of the features of a side, in this machine's own memory."""
+        regression, values = self.regressions[side], self.values[side]
+        assert regression is not None
+        assert values is not None
+        part = values[:, regression.places("features")]
+        return np.asarray(part if isinstance(part, np.ndarray) else part.cpu().numpy())
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """The columns that rows and columns are regressed on."""
+        rows, columns = (0 if part is None else part.width for part in self.regressions)
+        return rows, columns
+
+
+NOTHING = Known()
+
+
+def orthonormal(tall: Tall, vectors: Any) -> Any:
+    """Return an orthonormal basis of what some vectors span; vectors that add nothing become zero."""
+    squares, turn = np.linalg.eigh(tall.inner(vectors, vectors))
+    squares, turn = squares[::-1], turn[:, ::-1]
+    lives = squares > _SMALLEST * max(squares[0], 1e-300)
+    scale = np.zeros_like(squares)
+    scale[lives] = 1.0 / np.sqrt(squares[lives])
+    return tall.product(vectors, turn * scale)
+
+
+def directions(presence: Presence, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Return the coordinates of rows and the directions of columns that they belong to."""
+    wanted = min(DIRECTIONS, *presence.shape)
+    right = presence.placed(rng.standard_normal((presence.shape[1], wanted)))
+    for _ in range(_ROUNDS):
+        left = orthonormal(presence, presence.times(0, right))
+        right = orthonormal(presence, presence.times(1, left))
+    return presence.times(0, right), right
+
+
+def known_of(
+    tall: Tall,
+    sizes: tuple[int, int],
+    presence: Presence | None,
+    wanted: tuple[bool, bool],
+    features: tuple[Told | None, Told | None] = (None, None),
+) -> Known:
+    """Put together what is known of both sides.
+
+    Parameters
+    ----------
+    tall : Tall
+        Who computes.
+    sizes : two int
+        The numbers of rows and columns.
+    presence : Presence or None
+        The pattern, where it is wanted.
+    wanted : two bool
+        The sides whose prior means depend on the pattern.
+    features : two matrices or None
+        Standardised features of rows and of columns, zero where nothing is known.
+    """
+    patterns: list[Any] = [None, None]
+    if presence is not None and any(wanted):
+        rows, right = directions(presence, np.random.default_rng(0))
+        if wanted[0]:
+            patterns[0] = rows, presence.scaled(1, right)
+        if wanted[1]:
+            left = orthonormal(presence, rows)
+            patterns[1] = presence.times(1, left), presence.scaled(0, left)
+    sides = [_side(tall, sizes[1 - side], patterns[side], features[side]) for side in (0, 1)]
+    values, regressions, placings = zip(*sides, strict=True)
+    return Known(values, regressions, placings)
+
+
+def _side(tall: Tall, others: int, pattern: Any, features: Told | None) -> tuple[Any, Any, Any]:
+    """Return values, regression and placing of one side; None where nothing is known."""
+    groups: dict[str, int] = {}
+    parts: list[Any] = []
+    squares: list[Array] = []
+    maps = np.zeros((0 if features is None else features.shape[1], 0))
+    if features is not None:
+        lines, maps = feature_directions(features)
+        if lines.shape[1]:
+            told = tall.placed(lines)
+            told, found, turn = _orthogonal(tall, told)
+            maps = maps @ turn
+            groups["features"], parts, squares = len(found), [told], [found]
+            maps = maps[:, : len(found)]
+    width = sum(groups.values())
+    loading, offset, cross = np.zeros((others, 0), np.float32), np.zeros(0), np.zeros((width, 0))
+    if pattern is not None:
+        lines, loadings = pattern
+        mean, size = tall.means(lines), np.sqrt(np.trace(tall.inner(lines, lines)))
+        lines = lines - tall.placed(mean)
+        if parts:
+            slope = tall.inner(parts[0], lines) / squares[0][:, None]
+            lines = lines - tall.product(parts[0], slope)
+        else:
+            slope = np.zeros((0, len(mean)))
+        if np.sqrt(np.trace(tall.inner(lines, lines))) > _EVEN * size:
+            lines, found, turn = _orthogonal(tall, lines)
+            groups["pattern"] = len(found)
+            parts.append(lines)
+            squares.append(found)
+            offset, cross = mean @ turn, slope @ turn
+            loading = tall.fetched(tall.single(tall.product(loadings, turn)))
+    if not groups:
+        return None, None, None
+    values = parts[0] if len(parts) == 1 else tall.placed(np.hstack([tall.fetched(p) for p in parts]))
+    regression = Regression(np.concatenate(squares), groups)
+    return tall.single(values), regression, Placing(loading, offset, maps, cross)
+
+
+def _orthogonal(tall: Tall, lines: Any) -> tuple[Any, Array, Array]:
+    """Turn centred lines so that their columns are orthogonal, with a mean squared length of one.
+
+    Returns the turned lines, the squared lengths of their columns, and the matrix that turns.
+    """
+    squares, turn = np.linalg.eigh(tall.inner(lines, lines))
+    squares, turn = squares[::-1], turn[:, ::-1]
+    lives = squares > _SMALLEST * squares[0]
+    squares, turn = squares[lives], turn[:, lives]
+    scale = len(lines) / squares.sum()
+    turn = turn * np.sqrt(scale)
+    return tall.product(lines, turn), squares * scale, turn
+
+
+def feature_directions(features: Told) -> tuple[Array, Array]:
+    """Return lines that stand for features, and the map from features to them.
+
+    At most ``DIRECTIONS`` of them: the features themselves where they are few, else their leading
+    singular directions.
+    """
+    count = features.shape[1]
+    if count <= DIRECTIONS:
+        return features.times(np.eye(count)), np.eye(count)
+    rng = np.random.default_rng(0)
+    right = rng.standard_normal((count, min(DIRECTIONS, *features.shape)))
+    for _ in range(_ROUNDS):
+        left = np.linalg.qr(features.times(right))[0]
+        right = np.linalg.qr(features.transposed_times(left))[0]
+    return features.times(right), right
