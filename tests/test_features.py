@@ -57,7 +57,8 @@ def test_features_become_standardised_numbers():
         index=["w", "x", "y", "z"],
     )
     seen = Observations.from_pairs([("w", 0), ("x", 0), ("y", 1), ("v", 1)], [1, 0, 1, 0])
-    seen, (encoder, _) = with_features(seen, (frame, None))
+    seen = with_features(seen, (frame, None))
+    encoder = seen.features[0].encoder
     assert encoder.names == ("age", "age is missing", "yes", "kind = a", "kind = b", "kind is missing")
     assert list(seen.rows.labels) == ["v", "w", "x", "y", "z"]  # z has no answer, v no features
     told = seen.features[0].times(np.eye(6))
@@ -94,7 +95,7 @@ def test_a_sparse_matrix_is_never_made_dense():
     matrix.data[:] = 1.0
     pairs, answers = rng.integers(0, 500, (3000, 2)), rng.integers(0, 2, 3000)
     seen = Observations.from_pairs(pairs, answers)
-    seen, _ = with_features(seen, ((ids, matrix), None))
+    seen = with_features(seen, ((ids, matrix), None))
     told = seen.features[0]
     assert scipy.sparse.issparse(told.matrix)
     dense = told.times(np.eye(2000))
@@ -255,3 +256,33 @@ def test_features_for_fold_in_must_be_those_of_the_fit():
         model.fold_in(row_features=new.assign(city="Z"))
     model.fold_in(row_features=new.assign(city=None, age=np.nan))
     assert np.isfinite(model.decision_function([("new", 0)])).all()
+
+
+def test_features_of_the_other_side_are_refused_by_their_name():
+    people, pairs, answers, _ = world(7, rows=60)
+    with pytest.raises(FeatureError, match="keyed by 'person', which is the name of the other side"):
+        LogisticCompleter(1).fit(pairs, answers, column_features=people)
+
+
+def test_a_loaded_model_knows_its_features_when_it_is_fitted_again(tmp_path):
+    people, pairs, answers, _ = world(8, rows=60)
+    model = LogisticCompleter(1, random_state=0).fit(pairs, answers, certify=0.1, row_features=people)
+    model.save(tmp_path / "m.onebit")
+    again = onebit.load(tmp_path / "m.onebit")
+    ours, theirs = model.refit(), again.refit()
+    pd.testing.assert_frame_equal(ours.feature_effects_, theirs.feature_effects_)
+    np.testing.assert_array_equal(ours.predict_proba(pairs), theirs.predict_proba(pairs))
+
+
+@pytest.mark.parametrize("inference", ["variational", "sampling"])
+def test_the_report_shows_the_strongest_effects(inference):
+    from onebit.report.page import render_report
+
+    people, pairs, answers, _ = world(9, rows=60)
+    model = LogisticCompleter(1, inference=inference, n_samples=30, random_state=0)
+    page = render_report(model.fit(pairs, answers, certify=0.1, row_features=people))
+    assert "What the features tell" in page
+    assert "city = B" in page
+    assert ("90 % interval" in page) == (inference == "sampling")
+    bare = LogisticCompleter(1, random_state=0).fit(pairs, answers, certify=0.1)
+    assert "What the features tell" not in render_report(bare)

@@ -10,6 +10,16 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from onebit.cli import options as o
+from onebit.cli.features import read_features
+from onebit.cli.models import (
+    Chains,
+    Inference,
+    ModelName,
+    Rank,
+    Samples,
+    SamplingSeconds,
+    new_model,
+)
 from onebit.cli.shell import (
     Voice,
     WrongCommand,
@@ -18,61 +28,6 @@ from onebit.cli.shell import (
     command_line,
     plain_errors,
 )
-
-MODELS = ("auto", "logistic", "hinge", "gibbs", "nuclear")
-INFERENCES = ("variational", "sampling")
-SAMPLED = ("logistic", "hinge")
-
-
-def new_model(
-    name: str,
-    rank: int | None,
-    seed: int,
-    threads: int | None,
-    device: str,
-    inference: str = "variational",
-    samples: int | None = None,
-    chains: int | None = None,
-    sampling_seconds: float | None = None,
-) -> Any:
-    """Return an unfitted completer by its short name."""
-    import onebit
-
-    if inference not in INFERENCES:
-        raise WrongCommand(f"unknown inference {inference!r}; choose one of {', '.join(INFERENCES)}")
-    sampling: dict[str, Any] = {}
-    if inference == "sampling":
-        if name not in SAMPLED:
-            raise WrongCommand(
-                f"--inference sampling goes with --model {' or '.join(SAMPLED)}; auto decides by itself"
-            )
-        wanted = {"n_samples": samples, "n_chains": chains}
-        sampling = {"inference": inference} | {k: v for k, v in wanted.items() if v is not None}
-    elif samples is not None or chains is not None:
-        raise WrongCommand("--samples and --chains go with --inference sampling")
-
-    if name not in MODELS:
-        raise WrongCommand(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
-    ranked: dict[str, Any] = {} if rank is None else {"rank": rank}
-    if name == "nuclear" and device not in ("cpu", "auto"):
-        raise WrongCommand("--model nuclear runs on the CPU only; leave --device out")
-    machine: dict[str, Any] = {"n_jobs": o.threads_of(threads), "device": o.checked_device(device)}
-    if name == "auto":
-        if rank is not None:
-            raise WrongCommand("--model auto finds the rank by itself; give --rank with another model")
-        if sampling_seconds is not None:
-            machine["sampling_seconds"] = sampling_seconds
-        return onebit.AutoCompleter(random_state=seed, **machine)
-    if sampling_seconds is not None:
-        raise WrongCommand("--sampling-seconds goes with --model auto; others take --samples")
-    if name == "nuclear":
-        return onebit.NuclearNormCompleter(**ranked, random_state=seed)
-    kinds = {
-        "logistic": onebit.LogisticCompleter,
-        "hinge": onebit.HingeCompleter,
-        "gibbs": onebit.GibbsCompleter,
-    }
-    return kinds[name](**ranked, random_state=seed, **machine, **sampling)
 
 
 def read(
@@ -108,33 +63,30 @@ def read(
     return reading
 
 
-ModelName = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        "-m",
-        help="auto (chooses by itself), logistic, hinge, gibbs, nuclear.",
-        autocompletion=lambda: list(MODELS),
-    ),
-]
-Rank = Annotated[int | None, typer.Option(min=0, help="The largest rank, of models other than auto.")]
-Inference = Annotated[
-    str,
-    typer.Option(
-        help="variational, or sampling: the exact posterior, of the models logistic and hinge.",
-        autocompletion=lambda: list(INFERENCES),
-    ),
-]
-Samples = Annotated[
-    int | None, typer.Option(min=1, help="Draws of each chain, 200 unless given (sampling).")
-]
-SamplingSeconds = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0, help="The most that auto may sample, reckoned for one core; 60 unless given, 0 never."
-    ),
-]
-Chains = Annotated[int | None, typer.Option(min=1, help="Chains, 1 unless given (sampling).")]
+def told(
+    voice: Voice, seen: Any, paths: tuple[str | None, str | None], names: tuple[str | None, str | None]
+) -> Any:
+    """Join the features of rows and of columns to the answers, and say what they are."""
+    from onebit.data.features import encoders_of, with_features
+
+    if paths == (None, None):
+        return seen
+    own = [
+        name or (None if index.labels.name is None else str(index.labels.name))
+        for name, index in zip(names, (seen.rows, seen.columns), strict=True)
+    ]
+    frames = (
+        read_features(paths[0], "row", seen.rows, own[0]),
+        read_features(paths[1], "column", seen.columns, own[1]),
+    )
+    before = seen.shape
+    seen = with_features(seen, frames)
+    for side, (word, encoder) in enumerate(zip(("row", "column"), encoders_of(seen), strict=True)):
+        if encoder is not None:
+            new = seen.shape[side] - before[side]
+            more = f"; {new:,} {word}s are known by their features alone" if new else ""
+            voice.note(f"{len(encoder.names):,} {word} features from {paths[side]}{more}")
+    return seen
 
 
 def fit(
@@ -146,6 +98,9 @@ def fit(
     samples: Samples = None,
     chains: Chains = None,
     sampling_seconds: SamplingSeconds = None,
+    row_features: o.RowFeatures = None,
+    col_features: o.ColFeatures = None,
+    pattern: o.Pattern = "auto",
     certify: Annotated[
         float, typer.Option(help="Share of the answers to hold out for the certificate; 0 for none.")
     ] = 0.1,
@@ -212,6 +167,8 @@ def fit(
       onebit fit votes.csv -o votes.onebit --model logistic --inference sampling --samples 400
 
       onebit fit votes.csv -o votes.onebit --refit
+
+      onebit fit ratings.csv -o m.onebit --row-features users.csv --col-features movies.csv
     """
     with plain_errors(*(() if checkpoint is None else ("Stopped. The same command goes on from here.",))):
         from onebit.certificates.hold_out import check_hold_out_delta
@@ -220,7 +177,13 @@ def fit(
         voice = Voice(quiet, as_json)
         checked_output(output, stdout=False)
         check_distinct(
-            {"the file of answers": file}, {"the model": output, "the report": report}, checkpoint
+            {
+                "the file of answers": file,
+                "the row features": row_features,
+                "the column features": col_features,
+            },
+            {"the model": output, "the report": report},
+            checkpoint,
         )
         if report is not None:
             from onebit.report import check_installed
@@ -233,7 +196,7 @@ def fit(
                 "--refit goes with a certificate: without one all answers are fitted anyway"
             )
         estimator = new_model(
-            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds
+            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds, pattern
         )
         reading = read(
             voice,
@@ -253,7 +216,7 @@ def fit(
             no_ids,
             blank,
         )
-        seen = reading.observations
+        seen = told(voice, reading.observations, (row_features, col_features), (row, col))
         rows, columns = seen.shape
         voice.note(f"{seen.n:,} answers of {rows:,} rows and {columns:,} columns")
         if certify:
@@ -326,6 +289,9 @@ def evaluate(
     samples: Samples = None,
     chains: Chains = None,
     sampling_seconds: SamplingSeconds = None,
+    row_features: o.RowFeatures = None,
+    col_features: o.ColFeatures = None,
+    pattern: o.Pattern = "auto",
     row: o.Row = None,
     col: o.Col = None,
     answer: o.Answer = None,
@@ -359,7 +325,7 @@ def evaluate(
 
         voice = Voice(quiet, as_json)
         estimator = new_model(
-            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds
+            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds, pattern
         )
         reading = read(
             voice,
@@ -379,8 +345,9 @@ def evaluate(
             no_ids,
             blank,
         )
+        seen = told(voice, reading.observations, (row_features, col_features), (row, col))
         with voice.bar("evaluating") as tell:
-            result = measure(estimator, reading.observations, folds, seed, tell)
+            result = measure(estimator, seen, folds, seed, tell)
         table = result.table()
         title = f"{folds} folds of {result.n_answers:,} answers, mean ± standard error"
         shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False)

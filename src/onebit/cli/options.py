@@ -116,6 +116,27 @@ AnyDevice = Annotated[
         rich_help_panel=_HOW, help="cpu, cuda, cuda:1 or auto, if not where the model was fitted."
     ),
 ]
+_KNOWN = "What is known besides the answers"
+RowFeatures = Annotated[
+    str | None,
+    typer.Option(
+        "--row-features",
+        metavar="FILE",
+        rich_help_panel=_KNOWN,
+        help="A table of what is known of rows: the id first, then numbers, true/false, categories.",
+    ),
+]
+ColFeatures = Annotated[
+    str | None,
+    typer.Option("--col-features", metavar="FILE", rich_help_panel=_KNOWN, help="The same of columns."),
+]
+Pattern = Annotated[
+    str,
+    typer.Option(
+        rich_help_panel=_KNOWN,
+        help="Whether which entries were answered may tell something: auto, both, rows, columns, none.",
+    ),
+]
 Delta = Annotated[
     float, typer.Option(help="The probability with which a certificate may fail, at most 0.2.")
 ]

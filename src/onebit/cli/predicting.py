@@ -105,6 +105,8 @@ def predict(
     spreadsheet: Spreadsheet = False,
     max_error: o.MaxError = None,
     delta: o.Delta = 0.05,
+    row_features: o.RowFeatures = None,
+    col_features: o.ColFeatures = None,
     row: o.Row = None,
     col: o.Col = None,
     format: o.Format = None,
@@ -127,6 +129,8 @@ def predict(
 
       onebit predict movies.onebit --pair ann,Alien --pair ann,Heat
 
+      onebit predict movies.onebit new.csv --row-features new_users.csv
+
       cut -d, -f1,2 new.csv | onebit predict movies.onebit - --max-error 0.05 > out.csv
     """
     with plain_errors():
@@ -140,7 +144,11 @@ def predict(
         if as_json:
             output_format = "jsonl"
         checked_output(output)
-        check_distinct({"the model": model, "the file of pairs": pairs}, {"the table": output})
+        inputs = {
+            "the model": model, "the file of pairs": pairs, "the row features": row_features,
+            "the column features": col_features,
+        }  # fmt: skip
+        check_distinct(inputs, {"the table": output})
         checked_format(output, output_format, spreadsheet)
         formulas = Formulas(spreadsheet)
         typed = _typed_pairs(pair) if pair else None
@@ -148,6 +156,8 @@ def predict(
         _check_not_source(output, fitted)
         kept = kept_predictions(voice, fitted, max_error, delta)
         names = id_names(fitted)
+        if row_features is not None or col_features is not None:
+            new_from_features(voice, fitted, (row_features, col_features))
         found: list[Any] = []
         source = "standard input" if pairs == "-" else pairs
         steps = ExitStack()
@@ -185,6 +195,21 @@ def predict(
         voice.note(
             f"{tally.pairs:,} pairs predicted{certified}" + "".join(f"; {text}" for text in unknown)
         )
+
+
+def new_from_features(voice: Voice, model: Any, paths: tuple[str | None, str | None]) -> None:
+    """Let a loaded model know new ids by their features, for this command."""
+    from onebit.cli.features import read_features
+
+    names = [
+        None if index.labels.name is None else str(index.labels.name)
+        for index in (model.rows_, model.columns_)
+    ]
+    rows = read_features(paths[0], "row", model.rows_, names[0])
+    columns = read_features(paths[1], "column", model.columns_, names[1])
+    model.fold_in(row_features=rows, column_features=columns)
+    done = model.folded_in_
+    voice.note(f"known by their features: {done.rows:,} new rows, {done.columns:,} new columns")
 
 
 def _note_formulas(voice: Voice, output: str, formulas: Any) -> None:

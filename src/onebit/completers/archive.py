@@ -10,6 +10,7 @@ import numpy as np
 
 from onebit import __version__
 from onebit.data import checked, storage
+from onebit.data.features import matrix_state
 from onebit.model.priors import prior_from_settings
 
 # The arrays of held-out answers, one of each for every answer.
@@ -76,6 +77,9 @@ def save(model: Any, path: str | os.PathLike[str], *, answers: bool = True) -> N
         arrays, content["record"] = record.state()
         tensors = tensors | arrays
     if answers and kept is not None:
+        for name, told in zip(("rows", "columns"), kept.everything.features, strict=True):
+            if told is not None:
+                tensors = tensors | matrix_state(told, f"features.{name}")
         view = kept.everything.by_row
         tensors["answers.start"], tensors["answers.index"] = view.start, view.index
         tensors["answers.sign"], tensors["answers.held"] = view.sign, kept.held

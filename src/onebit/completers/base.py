@@ -30,7 +30,7 @@ from onebit.completers.predicting import Predicting
 from onebit.completers.predictions import Answers, Codes
 from onebit.completers.predictors import Predictor
 from onebit.completers.record import Record
-from onebit.data.features import Encoders, with_features
+from onebit.data.features import encoders_of, with_features
 from onebit.data.ids import IdIndex, pair_columns
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
@@ -138,11 +138,10 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         check_parameters(self, self._checks)
         machine = self._machine
         observations = observations_of(X, y, sample_weight, machine.device)
-        encoders: Encoders = (None, None)
         if row_features is not None or column_features is not None:
-            if not self._takes_features:
-                raise ValueError(f"{type(self).__name__} takes no features; use LogisticCompleter")
-            observations, encoders = with_features(observations, (row_features, column_features))
+            observations = with_features(observations, (row_features, column_features))
+        if observations.features != (None, None) and not self._takes_features:
+            raise ValueError(f"{type(self).__name__} takes no features; use LogisticCompleter")
         if getattr(self, "verbose", 0):
             log_to_stderr()
         wanted = None if predict_for is None else pair_columns(predict_for)
@@ -159,7 +158,7 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         with self._checkpoint(checkpoint, observations, certify, begin):
             found = self._found(fitted, machine, self._reporting(callback), begin, wanted)
         self._know(observations.rows, observations.columns, observations.classes, observations.n)
-        self._encoders = encoders
+        self._encoders = encoders_of(observations)
         self._take(found)
         if certify is not None or gpus.chosen(machine.device, observations.n) is None:
             # On a GPU the answers stay where they are unless a certificate needs them.

@@ -20,7 +20,7 @@ from onebit.completers.parameters import check_parameters
 from onebit.completers.predictions import Answers
 from onebit.completers.record import Record
 from onebit.data import checked, storage
-from onebit.data.features import Encoder, Encoders, restored_encoder
+from onebit.data.features import Encoder, Encoders, restored_encoder, restored_matrix
 from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
 from onebit.engine.cpu.threads import thread_count
@@ -204,4 +204,10 @@ def _restored_answers(model: PairClassifier, tensors: storage.Tensors, shape: li
         raise storage.FileError("its answers do not fit its ids")
     owner = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(start))
     everything = Observations.from_codes(rows, columns, owner, index, sign, None, model.classes_)
+    told = [
+        None if encoder is None or f"features.{name}.start" not in tensors
+        else restored_matrix(tensors, f"features.{name}", encoder, size)
+        for name, encoder, size in zip(("rows", "columns"), model._encoders, sizes, strict=True)
+    ]  # fmt: skip
+    everything = everything.told((told[0], told[1]))
     return Answers(everything, int(held.sum()), None, held)

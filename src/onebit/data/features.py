@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from onebit.data import checked
 from onebit.data.given_features import FeatureError, Given, given
 from onebit.data.ids import IdIndex
+from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
 
 Array = NDArray[np.float64]
@@ -59,45 +60,6 @@ class Column:
 
 
 @dataclass(frozen=True)
-class FeatureMatrix:
-    """Standardised features of all members of a side, of which no dense matrix is made.
-
-    Attributes
-    ----------
-    matrix : scipy.sparse array
-        Scaled, not centred; empty lines where nothing is known.
-    centre : ndarray
-        What is taken off the lines of which something is known.
-    there : ndarray of bool
-        Which they are.
-    """
-
-    matrix: Any
-    centre: Array
-    there: NDArray[np.bool_]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The numbers of members and of features."""
-        return self.matrix.shape
-
-    def fingerprint(self) -> str:
-        """Return a digest of the values and of whose they are."""
-        parts = self.matrix.indptr, self.matrix.indices, self.matrix.data, self.centre, self.there
-        return hashlib.sha256(
-            b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
-        ).hexdigest()
-
-    def times(self, right: Array) -> Array:
-        """Return the features times some vectors."""
-        return self.matrix @ right - self.there[:, None] * (self.centre @ right)
-
-    def transposed_times(self, left: Array) -> Array:
-        """Return their transpose times some vectors."""
-        return self.matrix.T @ left - np.outer(self.centre, left[self.there].sum(axis=0))
-
-
-@dataclass(frozen=True)
 class Encoder:
     """How the features of one side become numbers, for members to come as well.
 
@@ -128,7 +90,7 @@ class Encoder:
         )
         there = np.zeros(size, bool)
         there[codes[known]] = True
-        return FeatureMatrix((place @ scaled).tocsr(), self.centre, there)
+        return FeatureMatrix(scipy.sparse.csr_array(place @ scaled), there, self)
 
     def _check(self, given: Given) -> None:
         if given.matrix is not None:
@@ -176,6 +138,46 @@ class Encoder:
         ]
         tensors: Tensors = {f"{name}.centre": self.centre, f"{name}.scale": self.scale}
         return tensors, {"columns": columns, "names": [] if columns else list(self.names)}
+
+
+@dataclass(frozen=True)
+class FeatureMatrix:
+    """Standardised features of all members of a side, of which no dense matrix is made.
+
+    Attributes
+    ----------
+    matrix : scipy.sparse array
+        Scaled, not centred; empty lines where nothing is known.
+    there : ndarray of bool
+        The lines of which something is known; the means of the features are taken off these.
+    encoder : Encoder
+        How the features became numbers.
+    """
+
+    matrix: Any
+    there: NDArray[np.bool_]
+    encoder: Encoder
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of members and of features."""
+        return self.matrix.shape
+
+    def fingerprint(self) -> str:
+        """Return a digest of the values and of whose they are."""
+        matrix, centre = self.matrix, self.encoder.centre
+        parts = matrix.indptr, matrix.indices, matrix.data, centre, self.there
+        return hashlib.sha256(
+            b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+        ).hexdigest()
+
+    def times(self, right: Array) -> Array:
+        """Return the features times some vectors."""
+        return self.matrix @ right - self.there[:, None] * (self.encoder.centre @ right)
+
+    def transposed_times(self, left: Array) -> Array:
+        """Return their transpose times some vectors."""
+        return self.matrix.T @ left - np.outer(self.encoder.centre, left[self.there].sum(axis=0))
 
 
 Encoders = tuple[Encoder | None, Encoder | None]
@@ -303,15 +305,15 @@ def _with_flags(own: Any, absent: NDArray[np.bool_], flagged: bool) -> tuple[Any
     return scipy.sparse.hstack([own, flags]), scipy.sparse.hstack([gaps, nothing])
 
 
-def with_features(observations: Any, features: tuple[Any, Any]) -> tuple[Any, Encoders]:
+def with_features(observations: Observations, features: tuple[Any, Any]) -> Observations:
     """Tell observations what is known of their rows and columns; ids without answers join them."""
     indexes: list[IdIndex] = [observations.rows, observations.columns]
-    encoders: list[Encoder | None] = [None, None]
     told: list[Any] = [None, None]
     for side, name in enumerate(("row", "column")):
         if features[side] is None:
             continue
         found = given(features[side], name)
+        _check_side(found, indexes[side].labels.name, indexes[1 - side].labels.name)
         codes = indexes[side].encode(found.ids)
         if not (codes >= 0).any():
             raise FeatureError(
@@ -323,14 +325,55 @@ def with_features(observations: Any, features: tuple[Any, Any]) -> tuple[Any, En
             codes = codes.copy()
             codes[new] = len(indexes[side]) + np.arange(new.sum(), dtype=np.int32)
             indexes[side] = indexes[side].extended(pd.Index(found.ids)[new])
-        encoder = learnt(found)
-        encoders[side], told[side] = encoder, (encoder, found, codes)
+        told[side] = learnt(found), found, codes
     matrices = [
         None if part is None else part[0].encoded(part[1], part[2], len(index))
         for part, index in zip(told, indexes, strict=True)
     ]
-    rows, columns = encoders
-    return observations.over(*indexes).told((matrices[0], matrices[1])), (rows, columns)
+    return observations.over(*indexes).told((matrices[0], matrices[1]))
+
+
+def _check_side(found: Given, own: Any, other: Any) -> None:
+    """Refuse features that are keyed by the other side's ids, as far as names tell."""
+    key = found.ids.name
+    if key is not None and key == other and key != own:
+        raise FeatureError(
+            f"the {found.side} features are keyed by {key!r}, which is the name of the other side's ids"
+        )
+
+
+def encoders_of(observations: Observations) -> Encoders:
+    """Return how the features of rows and of columns became numbers."""
+    rows, columns = (None if part is None else part.encoder for part in observations.features)
+    return rows, columns
+
+
+def matrix_state(told: FeatureMatrix, name: str) -> Tensors:
+    """Return standardised features as arrays whose names begin with ``name``."""
+    return {
+        f"{name}.start": told.matrix.indptr.astype(np.int64),
+        f"{name}.index": told.matrix.indices.astype(np.int32),
+        f"{name}.values": told.matrix.data,
+        f"{name}.there": told.there,
+    }
+
+
+def restored_matrix(tensors: Tensors, name: str, encoder: Encoder, size: int) -> FeatureMatrix:
+    """Restore what ``matrix_state`` returned, checked, for ``size`` members."""
+    array, width, far = checked.checked_array, len(encoder.names), checked.LARGEST_FACTOR
+    start = array(tensors, f"{name}.start", np.int64, (size + 1,), least=0)
+    index = array(tensors, f"{name}.index", np.int32, (None,), least=0, most=max(width - 1, 0))
+    values = array(tensors, f"{name}.values", np.float64, (len(index),), least=-far, most=far)
+    there = array(tensors, f"{name}.there", np.bool_, (size,))
+    if (
+        start[0] != 0
+        or start[-1] != len(index)
+        or (np.diff(start) < 0).any()
+        or (len(index) and not width)
+    ):
+        raise checked.FileError(f"{name} is no matrix of features")
+    matrix = scipy.sparse.csr_array((values, index, start), shape=(size, width))
+    return FeatureMatrix(matrix, there, encoder)
 
 
 def restored_encoder(tensors: Tensors, name: str, content: Any) -> Encoder:

@@ -32,6 +32,7 @@ from onebit.report import figures
 from onebit.report.layout import effects_of, factors_of, places, principal
 from onebit.report.policy import policy
 from onebit.report.summary import answered_share, settings_of
+from onebit.report.told import strongest_features
 from onebit.report.words import (
     Sides,
     cut,
@@ -158,6 +159,8 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         "data": [],
         "surprises": [],
         "extremes": _extremes(model, sides),
+        "told": strongest_features(model, sides),
+        "told_sampled": model.predictor_.gaussian is None,
         "dimensions": placed[0].shape[1],
         "map": Markup(script_json(_map(model, sides, placed))),
         "map_cut": max(size) > MOST_POINTS,
