@@ -12,11 +12,12 @@ import pandas as pd
 import pytest
 
 from onebit import simulate
+from onebit.completers.evaluation import calibration_error
 from onebit.study import Plan, run, write_page
 from onebit.study.methods import METHODS, ORACLE, Method
 from onebit.study.oracle import oracle_scores
 from onebit.study.page import Cell, as_frame
-from onebit.study.plan import MOVIELENS, Task, calibration_error
+from onebit.study.plan import MOVIELENS, Task
 from onebit.study.printed import PAPER_METHODS, SIMULATED
 from onebit.study.runner import RESULTS, StudyError, read_results
 
@@ -176,8 +177,8 @@ def test_the_oracle_errs_less_than_a_method_that_must_learn():
 def test_calibration_error_is_zero_for_right_chances_and_not_for_wrong_ones(rng):
     chance = rng.random(50_000)
     answers = np.where(rng.random(50_000) < chance, 1, -1)
-    assert calibration_error(answers, chance) < 0.01
-    assert calibration_error(answers, np.sqrt(chance)) > 0.1
+    assert calibration_error(chance, answers > 0) < 0.01
+    assert calibration_error(np.sqrt(chance), answers > 0) > 0.1
 
 
 def test_a_cell_is_mean_and_standard_error():

@@ -23,7 +23,7 @@ from onebit.engine.gpu import kernels
 from onebit.engine.gpu.data import DeviceView
 from onebit.engine.gpu.memory import state_bytes
 from onebit.engine.gpu.predict import TopFinder, on_device
-from onebit.engine.gpu.side import DeviceSide, Shape
+from onebit.engine.gpu.side import DeviceSide, LineLayout
 from onebit.engine.gpu.sorting import sorted_views
 from onebit.engine.gpu.workers import Gpu
 from onebit.engine.scoring import score_moments
@@ -152,7 +152,7 @@ def passes(
         sides.append(DeviceSide.independent(mean, 0.1, True, hierarchy, k, view))
     hyper = hierarchy.update((sides[0].sums(), sides[1].sums()), None)
     found = []
-    layout = Shape(rank)
+    layout = LineLayout(rank)
     for k, side in enumerate(sides):
         prior = hierarchy.precision_and_linear(k, hyper, side.sums())
 

@@ -134,7 +134,7 @@ def test_rows_of_many_chunks_and_batches_give_the_same(monkeypatch, cpu, gpu, de
     pairs = np.array([(0, j % 5) for j in range(60)] + [(i, i % 5) for i in range(1, 6)])
     seen = Observations.from_pairs(pairs, rng.choice([-1, 1], len(pairs)))
     hierarchy = hierarchy_of(seen, 2)
-    cut(monkeypatch, 8, 3, 2 * 4 * side.Shape(2).partial)
+    cut(monkeypatch, 8, 3, 2 * 4 * side.LineLayout(2).partial)
     theirs, ours = both_sides(seen, hierarchy, True, cpu, gpu)
     assert len(ours[0]._batches) > 2
     assert max(len(batch.group_begin) for batch in ours[0]._batches) == 3

@@ -28,6 +28,7 @@ from onebit.cli.shell import (
     command_line,
     plain_errors,
 )
+from onebit.data.sides import MEMBERS
 
 
 def read(
@@ -81,7 +82,7 @@ def told(
     )
     before = seen.shape
     seen = with_features(seen, frames)
-    for side, (word, encoder) in enumerate(zip(("row", "column"), encoders_of(seen), strict=True)):
+    for side, (word, encoder) in enumerate(zip(MEMBERS, encoders_of(seen), strict=True)):
         if encoder is not None:
             new = seen.shape[side] - before[side]
             more = f"; {new:,} {word}s are known by their features alone" if new else ""

@@ -11,6 +11,7 @@ import numpy as np
 from onebit import __version__
 from onebit.data import checked, storage
 from onebit.data.features import matrix_state
+from onebit.data.sides import SIDES
 from onebit.model.priors import prior_from_settings
 
 # The arrays of held-out answers, one of each for every answer.
@@ -58,7 +59,7 @@ def save(model: Any, path: str | os.PathLike[str], *, answers: bool = True) -> N
         name = index.labels.name
         content[side] = description | {"name": name if isinstance(name, str) else None}
     encoders = {}
-    for name, encoder in zip(("rows", "columns"), model._encoders, strict=True):
+    for name, encoder in zip(SIDES, model._encoders, strict=True):
         if encoder is not None:
             more, encoders[name] = encoder.state(f"features.{name}")
             tensors = tensors | more
@@ -77,7 +78,7 @@ def save(model: Any, path: str | os.PathLike[str], *, answers: bool = True) -> N
         arrays, content["record"] = record.state()
         tensors = tensors | arrays
     if answers and kept is not None:
-        for name, told in zip(("rows", "columns"), kept.everything.features, strict=True):
+        for name, told in zip(SIDES, kept.everything.features, strict=True):
             if told is not None:
                 tensors = tensors | matrix_state(told, f"features.{name}")
         view = kept.everything.by_row

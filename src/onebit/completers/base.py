@@ -46,7 +46,6 @@ from onebit.model.posterior import Posterior
 logger = logging.getLogger("onebit")
 
 Array = NDArray[np.float64]
-SIDES = ("row", "column")
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
+from onebit.data.sides import MEMBERS
+
 # Of the intervals.
 LEVEL = 0.9
-SIDES = ("row", "column")
 
 
 def feature_effects(model: Any) -> pd.DataFrame:
@@ -28,7 +29,7 @@ def feature_effects(model: Any) -> pd.DataFrame:
         maps = encoder.contrasts(placing.features)
         effect = maps @ mean
         deviation = np.sqrt(np.einsum("pr,rs,ps->p", maps, covariance, maps))
-        table = {"side": SIDES[side], "feature": encoder.names, "effect": effect, "sd": deviation}
+        table = {"side": MEMBERS[side], "feature": encoder.names, "effect": effect, "sd": deviation}
         if model.predictor_.gaussian is None:
             half = ndtri(0.5 + 0.5 * LEVEL) * deviation
             table |= {"low": effect - half, "high": effect + half}

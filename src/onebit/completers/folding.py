@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from onebit.data.given_features import FeatureError, Given, given
 from onebit.data.ids import IdIndex, pair_columns
 from onebit.data.observations import Observations
+from onebit.data.sides import MEMBERS
 
-SIDES = ("row", "column")
 Codes = NDArray[np.int32]
 Part = tuple[int, Any, Codes, NDArray[np.int8]]
 
@@ -73,7 +73,7 @@ def fold_in(model: Any, X: Any, y: Any, features: tuple[Any, Any]) -> FoldedIn:
 
 def _told(model: Any, side: int, features: Any) -> Given:
     """Return features of new ids, if the model can use them."""
-    name = SIDES[side]
+    name = MEMBERS[side]
     if model._encoders[side] is None:
         raise FeatureError(f"the model was fitted without {name} features, so it can use none")
     return given(features, name)
@@ -84,16 +84,16 @@ def _fold_in_side(model: Any, side: int, answered: Any, told: Given | None) -> i
     indexes = [model.rows_, model.columns_]
     fitted, facing = indexes[side], indexes[1 - side]
     if answered is None:
-        index, own = IdIndex(pd.Index([]), SIDES[side]), np.empty(0, np.int32)
+        index, own = IdIndex(pd.Index([]), MEMBERS[side]), np.empty(0, np.int32)
         others, sign = np.empty(0, np.int32), np.empty(0, np.int8)
     else:
         values, others, sign = answered
-        index, own = IdIndex.from_values(values, SIDES[side])
+        index, own = IdIndex.from_values(values, MEMBERS[side])
     matrix = None
     if told is not None:
         fresh = pd.Index(told.ids)[fitted.encode(told.ids) < 0]
         unanswered = fresh[~fresh.isin(index.labels)]
-        index = IdIndex(unanswered, SIDES[side]) if len(index) == 0 else index.extended(unanswered)
+        index = IdIndex(unanswered, MEMBERS[side]) if len(index) == 0 else index.extended(unanswered)
         if len(index) == 0:
             return 0
         matrix = model._encoders[side].encoded(told, index.encode(told.ids), len(index))

@@ -23,6 +23,7 @@ from onebit.data import checked, storage
 from onebit.data.features import Encoder, Encoders, restored_encoder, restored_matrix
 from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
+from onebit.data.sides import SIDES
 from onebit.engine.cpu.threads import thread_count
 
 KINDS: dict[str, type[PairClassifier]] = {
@@ -61,7 +62,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> PairClassifier:
     model: PairClassifier = KINDS[name](**restored_parameters(checked.section(content, "parameters")))
     _check_settings(model)
-    rows, columns = (_restored_ids(tensors, content, side) for side in ("rows", "columns"))
+    rows, columns = (_restored_ids(tensors, content, side) for side in SIDES)
     model._know(rows, columns, _restored_classes(content), checked.whole(content, "n_observations"))
     size = (len(rows), len(columns))
     if 0 in size:
@@ -111,7 +112,7 @@ def _restored_encoders(
 ) -> Encoders:
     """Return how features become numbers, if that fits what was fitted."""
     found: list[Encoder | None] = [None, None]
-    for side, name in enumerate(("rows", "columns")):
+    for side, name in enumerate(SIDES):
         if name not in content:
             continue
         encoder = restored_encoder(tensors, f"features.{name}", checked.section(content, name))
@@ -207,7 +208,7 @@ def _restored_answers(model: PairClassifier, tensors: storage.Tensors, shape: li
     told = [
         None if encoder is None or f"features.{name}.start" not in tensors
         else restored_matrix(tensors, f"features.{name}", encoder, size)
-        for name, encoder, size in zip(("rows", "columns"), model._encoders, sizes, strict=True)
+        for name, encoder, size in zip(SIDES, model._encoders, sizes, strict=True)
     ]  # fmt: skip
     everything = everything.told((told[0], told[1]))
     return Answers(everything, int(held.sum()), None, held)

@@ -19,6 +19,7 @@ from onebit.completers.predictions import Answers, Codes, Predictions
 from onebit.completers.predictors import Predictor
 from onebit.data.ids import IdIndex, pair_columns
 from onebit.data.observations import View
+from onebit.data.sides import MEMBERS
 from onebit.data.signs import signs_of_pairs
 from onebit.engine.sampling.sampler import Averages
 from onebit.engine.workers import Machine
@@ -27,7 +28,6 @@ from onebit.model.losses import LOGISTIC, Loss
 from onebit.model.posterior import Posterior
 
 Array = NDArray[np.float64]
-SIDES = ("row", "column")
 
 
 def _has_posterior(model: Any) -> bool:
@@ -340,7 +340,7 @@ class Predicting:
         effects = self.predictor_.main_effects(side)
         if effects is None:
             raise AttributeError(
-                f"this model has no {SIDES[side]} effects: effects={getattr(self, 'effects', None)!r}"
+                f"this model has no {MEMBERS[side]} effects: effects={getattr(self, 'effects', None)!r}"
             )
         index = (self.rows_, self.columns_)[side]
         return pd.Series(effects, index=index.labels, name="effect").iloc[index.listed]

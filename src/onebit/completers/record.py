@@ -15,6 +15,7 @@ from onebit.certificates.statements import Certificate, GroupCertificate, Select
 from onebit.completers.predictions import Answers, Codes, Predictions
 from onebit.data import checked, storage
 from onebit.data.observations import Observations
+from onebit.data.sides import MEMBERS
 
 MOST_SURPRISES = 50
 _BLOCK = 1_000_000
@@ -165,7 +166,7 @@ class Record:
         array = checked.checked_array
         counts: dict[str, Counts] = {}
         sizes: list[int] = []
-        for side, most in zip(("row", "column"), shape, strict=True):
+        for side, most in zip(MEMBERS, shape, strict=True):
             count = array(tensors, f"record.{side}_counts", np.int64, (None,), least=0, most=n_answers)
             yes = array(tensors, f"record.{side}_yes", np.int64, count.shape, least=0, most=n_answers)
             if len(count) > most or int(count.sum()) != n_answers or (yes > count).any():

@@ -21,6 +21,7 @@ from onebit.data import checked
 from onebit.data.given_features import FeatureError, Given, given
 from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
+from onebit.data.sides import MEMBERS
 from onebit.data.storage import Tensors
 
 Array = NDArray[np.float64]
@@ -309,7 +310,7 @@ def with_features(observations: Observations, features: tuple[Any, Any]) -> Obse
     """Tell observations what is known of their rows and columns; ids without answers join them."""
     indexes: list[IdIndex] = [observations.rows, observations.columns]
     told: list[Any] = [None, None]
-    for side, name in enumerate(("row", "column")):
+    for side, name in enumerate(MEMBERS):
         if features[side] is None:
             continue
         found = given(features[side], name)

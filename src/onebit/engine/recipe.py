@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from onebit.data.sides import SIDES
 from onebit.engine.descent import Schedule
 from onebit.engine.sampling.sampler import Plan
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import LOGISTIC, Loss
-from onebit.model.posterior import SIDES
 from onebit.model.priors import Gamma, InverseGamma, VariancePrior
 
 # The inverse-Gamma prior's scale by default. The variational posterior lets go of a column at once, and

@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from onebit.data import checked
+from onebit.data.sides import MEMBERS
 from onebit.data.storage import Tensors
 from onebit.model import score_kernels
 from onebit.model.calibration import CERTAINTY, expected_sigmoid
 from onebit.model.hierarchy import Hierarchy, hierarchy_from_settings, hierarchy_settings
-from onebit.model.posterior import Evenly, at_once, checked_pairs
+from onebit.model.posterior import Evenly, at_once, checked_pairs, live_columns
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
@@ -251,10 +252,7 @@ class Draws:
     @property
     def effective_rank(self) -> int:
         """The number of columns that the mean score needs: singular values above 5 % of the largest."""
-        values = self.singular_values
-        if len(values) == 0 or values[0] < 0.01:
-            return 0
-        return int((values > 0.05 * values[0]).sum())
+        return live_columns(self.singular_values)
 
     def extended(self, side: int, added: NDArray[np.float32]) -> Draws:
         """Return these draws with those of new rows (side 0) or columns appended."""
@@ -273,7 +271,7 @@ class Draws:
     def from_state(cls, tensors: Tensors, content: dict[str, Any]) -> Draws:
         """Restore what ``state`` returned; arrays that do not fit each other are refused."""
         hierarchy = hierarchy_from_settings(checked.section(content, "hierarchy"))
-        widths = [tensors.get(f"draws.{name}_slopes", NO_SLOPES).shape[1:2] for name in ("row", "column")]
+        widths = [tensors.get(f"draws.{name}_slopes", NO_SLOPES).shape[1:2] for name in MEMBERS]
         parts = checked_draws(tensors, "draws", hierarchy, [w[0] if w else 0 for w in widths])
         if len(parts["intercept"]) == 0:
             raise checked.FileError("there are no draws")
@@ -304,6 +302,6 @@ def checked_draws(
         f"{side}_slopes": array(
             tensors, f"{name}.{side}_slopes", np.float32, (count, widths[k], hierarchy.n_free(k))
         )
-        for k, side in enumerate(("row", "column"))
+        for k, side in enumerate(MEMBERS)
         if f"{name}.{side}_slopes" in tensors and widths[k]
     }

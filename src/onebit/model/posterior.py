@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onebit.data import checked
+from onebit.data.sides import SIDES
 from onebit.data.storage import Tensors, read, write
 from onebit.model import score_kernels
 from onebit.model.gaussians import Gaussians, independent_gaussians, packed_size
@@ -29,7 +30,6 @@ from onebit.model.regression import restored_regression
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
 
-SIDES = ("rows", "columns")
 _VARIANCES = ("factors", "row_effect", "column_effect")
 _VARIANCE_PARTS = tuple(field.name for field in fields(VariancePosterior))
 
@@ -48,6 +48,13 @@ def _gram_root(tall: Array) -> Array:
     """Return a small ``T`` with ``T' T = tall' tall``, to half the digits: no copy of a long matrix."""
     squares, turn = np.linalg.eigh(tall.T @ tall)
     return np.sqrt(np.maximum(squares, 0.0))[:, None] * turn.T
+
+
+def live_columns(singular_values: Array) -> int:
+    """Return how many singular values are above 5 % of the largest; none where that is below 0.01."""
+    if len(singular_values) == 0 or singular_values[0] < 0.01:
+        return 0
+    return int((singular_values > 0.05 * singular_values[0]).sum())
 
 
 def _check_codes(codes: NDArray[np.integer], size: int, least: int, side: str) -> None:
@@ -178,10 +185,7 @@ class Posterior:
         A column that the data does not need shrinks geometrically to zero, so the count does not
         hang on the threshold; it is zero when no column adds 0.01 to a typical score.
         """
-        values = self.singular_values
-        if len(values) == 0 or values[0] < 0.01:
-            return 0
-        return int((values > 0.05 * values[0]).sum())
+        return live_columns(self.singular_values)
 
     def score_moments(
         self, rows: ArrayLike, columns: ArrayLike, evenly: Evenly = at_once

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import log_loss
 
+from onebit.completers.evaluation import calibration_error
 from onebit.data import simulate
 from onebit.data.datasets import load_movielens_100k
 from onebit.study.methods import METHODS, ORACLE
@@ -70,18 +70,10 @@ class Task:
         return {
             "error": float(np.mean(data.answers[test] * scores <= 0)),
             "log_loss": float(log_loss(data.answers[test], chance)),
-            "calibration_error": calibration_error(data.answers[test], chance),
+            "calibration_error": calibration_error(chance, data.answers[test] > 0),
             "rank_found": model.rank_,
             "choice": choice,
         }
-
-
-def calibration_error(answers: NDArray[Any], chance: NDArray[np.float64], bins: int = 10) -> float:
-    """Return how far predicted and observed shares of "yes" are apart, over bins of equal counts."""
-    groups = np.array_split(np.argsort(chance, kind="stable"), bins)
-    gaps = [abs(chance[group].mean() - (answers[group] > 0).mean()) for group in groups if len(group)]
-    sizes = [len(group) for group in groups if len(group)]
-    return float(np.average(gaps, weights=sizes))
 
 
 @dataclass(frozen=True)

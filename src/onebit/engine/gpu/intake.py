@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from onebit.data.ids import IdIndex, in_small_range, pair_columns
 from onebit.data.observations import Entries, Observations
+from onebit.data.sides import MEMBERS
 from onebit.engine.gpu.data import DeviceView
 from onebit.engine.gpu.memory import usable_bytes
 from onebit.engine.gpu.transfer import to_device, to_host
@@ -85,7 +86,7 @@ def taken_in(pairs: Any, answers: Any, device: torch.device) -> Observations | N
     if found is None:
         return None
     indexes, codes = [], []
-    for side, (column, dtype, name) in zip(("row", "column"), columns, strict=True):
+    for side, (column, dtype, name) in zip(MEMBERS, columns, strict=True):
         coded = _codes(column)
         if coded is None:
             return None

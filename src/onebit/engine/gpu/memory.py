@@ -7,7 +7,7 @@ import torch
 from onebit.data.observations import Observations
 from onebit.engine.gpu.data import CHUNK, SCRATCH, STREAMED
 from onebit.engine.gpu.device import TooLittleMemory, interpreted
-from onebit.engine.gpu.side import Shape
+from onebit.engine.gpu.side import LineLayout
 from onebit.engine.gpu.sorting import AT_ONCE
 from onebit.model.gaussians import packed_size
 from onebit.model.hierarchy import Hierarchy
@@ -40,7 +40,7 @@ def state_bytes(
 
     ``widths`` are the numbers of columns that rows and columns are regressed on.
     """
-    layout = Shape(hierarchy.rank)
+    layout = LineLayout(hierarchy.rank)
     total, before = _LIBRARIES, 0
     for side, rows in enumerate(shape):
         n_free = hierarchy.rank + hierarchy.has_effect(side)

@@ -30,7 +30,7 @@ ROWS_AT_ONCE = 2**17
 
 
 @dataclass(frozen=True)
-class Shape:
+class LineLayout:
     """How the lines of a model of some rank are laid out, and how the kernels are launched for it."""
 
     rank: int
@@ -111,7 +111,7 @@ class DeviceSide:
         self.device = mean.device
         self.has_effect = hierarchy.has_effect(side)
         self.rank = hierarchy.rank
-        self.shape = Shape(self.rank)
+        self.shape = LineLayout(self.rank)
         self._log_determinant = self._zeros(len(mean))
         self.table = torch.zeros((len(mean), self.shape.stride), dtype=torch.float32, device=self.device)
         self._sums: Any = None

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data import checked
+from onebit.data.sides import MEMBERS
 from onebit.data.storage import Tensors
 from onebit.engine.cpu import tall
 from onebit.engine.cpu.threads import Threads
@@ -42,7 +43,6 @@ Table = NDArray[np.float32]
 
 # Rows whose start is drawn at once: their covariances' roots are held.
 _ROWS_AT_ONCE = 16384
-SIDES = ("row", "column")
 
 
 class Chain:
@@ -66,6 +66,8 @@ class Chain:
         self.tables = tables
         self.hyper = hyper
         self.sweep = sweep
+        # Products of what is known with the coordinates, as far as they have been asked for.
+        self._products: list[Array | None] = [None, None]
 
     @classmethod
     def begin(cls, target: Target, posterior: Posterior, seed: int, number: int) -> Chain:
@@ -123,6 +125,7 @@ class Chain:
     def step(self, pool: Threads) -> None:
         """Make one sweep."""
         self.sweep += 1
+        self._products = [None, None]  # a chain that was stopped begins its sweep so too
         rng = sweep_generator(self.key, self.sweep)
         for side in (0, 1):
             scales = self._draw_side(side, pool, rng)
@@ -180,9 +183,10 @@ class Chain:
 
         work = np.append(view.start[:-1:LANES], view.start[-1])
         pool.ranges(task, work)
+        self._products[side] = None
         if not np.isfinite(table.sum(dtype=float)):
             bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
-            where = f"{SIDES[side]} {bad[0]}" if len(bad) else f"the {SIDES[side]}s"
+            where = f"{MEMBERS[side]} {bad[0]}" if len(bad) else f"the {MEMBERS[side]}s"
             raise FloatingPointError(
                 f"the chain diverged in sweep {self.sweep}: a draw of {where} is not finite; lower the "
                 f"temperature ({target.temperature:g}) or the weights of the answers"
@@ -217,14 +221,23 @@ class Chain:
 
             stretch[k] = math.exp(slice_draw(log_density, 0.0, rng))
         root = np.sqrt(stretch).astype(np.float32)
-        for table in self.tables:
+        for side, table in enumerate(self.tables):
             table[:, :rank] *= root
+            self._stretch_products(side, root.astype(float))
         self.hyper = replace(self.hyper, factors=self.hyper.factors * stretch)
 
     def projections(self, side: int, pool: Threads) -> Array | None:
         """Return the products of what is known of a side with its coordinates."""
-        values = self.target.known.values[side]
-        return None if values is None else tall.inner(values, self.free(side), pool)
+        values, found = self.target.known.values[side], self._products[side]
+        if values is not None and found is None:
+            found = self._products[side] = tall.inner(values, self.free(side), pool)
+        return found
+
+    def _stretch_products(self, side: int, scale: Array) -> None:
+        """Let the products go along with factors that are multiplied by a scale."""
+        found = self._products[side]
+        if found is not None:
+            found[:, : len(scale)] *= scale
 
     def _shares(self, side: int) -> Array:
         """Return the shares of the present strengths, of shape (columns of Q, coordinates)."""
@@ -321,6 +334,8 @@ class Chain:
         scale = np.sqrt(square)
         self.tables[0][:, :rank] *= scale.astype(np.float32)
         self.tables[1][:, :rank] /= scale.astype(np.float32)
+        self._stretch_products(0, scale)
+        self._stretch_products(1, 1.0 / scale)
 
     def _move_factors(self, side: int, pool: Threads, rng: np.random.Generator) -> None:
         """Shift the factors of one side by ``c``, and the effects of the other by what that adds."""
@@ -349,6 +364,8 @@ class Chain:
         self.tables[side][:, :rank] += shift.astype(np.float32)
         moved = (facing * shift.astype(np.float32)).sum(axis=1)
         self.tables[other][:, rank + 1] -= moved.astype(np.float32)
+        if projections is not None:  # what is known has mean zero: the shift itself does not show
+            projections[:, rank] -= projections[:, :rank] @ shift
 
 
 def _likeliest(slopes: Slopes | None) -> Places:

@@ -17,6 +17,7 @@ from scipy.special import expit
 
 from onebit.data import checked
 from onebit.data.observations import Observations
+from onebit.data.sides import MEMBERS, SIDES
 from onebit.engine import checkpoint
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.crew import Progress
@@ -204,7 +205,7 @@ class _Kept:
             "effects": self.effects[: self.count],
             "intercept": self.intercept[: self.count],
         }
-        for side, name in enumerate(("row", "column")):
+        for side, name in enumerate(MEMBERS):
             if self.regressed[side]:
                 arrays[f"{name}_slopes"] = self.slopes[side][: self.count]
         return arrays
@@ -212,11 +213,11 @@ class _Kept:
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take up what ``arrays`` returned."""
         self.count = len(arrays["intercept"])
-        for side, name in enumerate(("rows", "columns")):
+        for side, name in enumerate(SIDES):
             self.sides[side][:, : self.count] = arrays[name]
         for name in ("factors", "effects", "intercept"):
             getattr(self, name)[: self.count] = arrays[name]
-        for side, name in enumerate(("row", "column")):
+        for side, name in enumerate(MEMBERS):
             if self.regressed[side]:
                 self.slopes[side][: self.count] = arrays[f"{name}_slopes"]
 
