@@ -126,7 +126,7 @@ def test_weights_are_repeats_and_an_entry_counts_once_in_the_pattern(world):
     for side in (0, 1):
         ours, theirs = (model.posterior_.placings[side].loading for model in (weighted, repeated))
         np.testing.assert_array_equal(ours, theirs)
-    assert weighted.objective_ == pytest.approx(repeated.objective_, rel=0.01)
+    assert weighted.objective_ == pytest.approx(repeated.objective_, rel=0.05)
 
 
 def test_a_pattern_that_tells_nothing_is_let_go():

@@ -9,6 +9,7 @@ from onebit import LogisticCompleter, Observations, simulate
 from onebit.engine.cpu.presence import CpuPresence, CpuTall
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.known import DIRECTIONS, known_of
+from onebit.model.placing import DAMPING
 from onebit.model.regression import STRENGTHS, Regression
 
 POOL = Threads(1, None)
@@ -109,8 +110,8 @@ def test_directions_are_those_of_the_divided_pattern_and_new_rows_land_on_their_
     pattern[seen.rows.encode(rows), seen.columns.encode(columns)] = 1.0
     for side, view in enumerate((seen.by_row, seen.by_column)):
         own = pattern if side == 0 else pattern.T
-        divided = own / np.sqrt(own.sum(axis=1, keepdims=True) + 10.0)
-        divided = divided / np.sqrt(own.sum(axis=0) + 10.0)
+        divided = own / np.sqrt(own.sum(axis=1, keepdims=True) + DAMPING)
+        divided = divided / np.sqrt(own.sum(axis=0) + DAMPING)
         lines, regression = known.values[side].astype(float), known.regressions[side]
         np.testing.assert_allclose(lines.mean(axis=0), 0.0, atol=1e-5)
         gram = lines.T @ lines

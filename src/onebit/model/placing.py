@@ -19,7 +19,7 @@ Single = NDArray[np.float32]
 
 # Added to the counts by whose roots the pattern is divided. A fitted answer is a part of its own row's
 # pattern and a blank never is; in rows with few answers that difference would count for too much.
-DAMPING = 10.0
+DAMPING = 30.0
 
 
 @dataclass(frozen=True)
