@@ -188,7 +188,9 @@ def known_of_tiny(shape, rng):
         lines = np.linalg.qr(np.column_stack([np.ones(size), lines]))[0][:, 1:]
         lines *= np.sqrt(rng.uniform(0.5, 2.0, width) * size)
         values.append(lines.astype(np.float32))
-        regressions.append(Regression((values[-1].astype(float) ** 2).sum(axis=0), groups))
+        regressions.append(
+            Regression((values[-1].astype(float) ** 2).sum(axis=0), groups, np.zeros(width))
+        )
     return Known(tuple(values), tuple(regressions))
 
 

@@ -286,3 +286,33 @@ def test_the_report_shows_the_strongest_effects(inference):
     assert ("90 % interval" in page) == (inference == "sampling")
     bare = LogisticCompleter(1, random_state=0).fit(pairs, answers, certify=0.1)
     assert "What the features tell" not in render_report(bare)
+
+
+def test_an_index_of_whole_numbers_is_an_index_of_ids():
+    frame = pd.DataFrame({"x": [1.0, 2.0, 4.0, 3.0], "y": [1.0, 1.0, 2.0, 2.0]})
+    numbered = frame.set_axis(pd.RangeIndex(1, 5, name="id"), axis=0)
+    assert list(given(numbered, "row").ids) == [1, 2, 3, 4]
+    assert list(given(frame.set_axis(pd.RangeIndex(1, 5), axis=0), "row").ids) == [1, 2, 3, 4]
+    assert list(given(frame, "row").ids) == [1.0, 2.0, 4.0, 3.0]
+    with pytest.raises(FeatureError, match="the id 2 stands twice"):
+        given(frame.set_axis(pd.Index([1, 2, 2, 3]), axis=0), "row")
+
+
+@pytest.mark.parametrize("inference", ["variational", "sampling"])
+def test_of_an_id_without_answers_the_pattern_is_unknown_not_empty(inference):
+    """Columns that many answer are liked: a new column is not therefore disliked."""
+    rng = np.random.default_rng(0)
+    popularity = rng.normal(size=80)
+    pairs = np.array(
+        [(i, j) for i in range(120) for j in range(80) if rng.random() < 0.05 + 0.3 * (popularity[j] > 0)]
+    )
+    answers = (rng.random(len(pairs)) < 1 / (1 + np.exp(-2.5 * popularity[pairs[:, 1]]))).astype(int)
+    items = pd.DataFrame({"kind": rng.random(100) < 0.5}, index=np.arange(100))
+    model = LogisticCompleter(2, inference=inference, n_samples=100, random_state=0)
+    model.fit(pairs, answers, column_features=items)
+    new = model.predict_proba([(i, j) for i in range(40) for j in range(80, 100)])[:, 1]
+    known = model.predict_proba([(i, j) for i in range(40) for j in range(80)])[:, 1]
+    assert abs(new.mean() - known.mean()) < 0.12
+    # And as uncertain as columns are beside each other.
+    unknown = model.predict_uncertainty([(0, 85)])[0]
+    assert unknown > 0.8 * np.std(model.column_effects_.iloc[:80])

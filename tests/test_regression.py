@@ -24,7 +24,7 @@ def lines_of(size, width, rng):
 @pytest.fixture
 def setting(rng):
     lines = lines_of(40, 5, rng)
-    regression = Regression((lines**2).sum(axis=0), {"features": 2, "pattern": 3})
+    regression = Regression((lines**2).sum(axis=0), {"features": 2, "pattern": 3}, np.zeros(5))
     coordinates = rng.normal(size=(40, 2)) + lines @ rng.normal(size=(5, 2)) * [0.8, 0.05]
     return lines, regression, coordinates
 
@@ -91,7 +91,7 @@ def test_a_strength_is_found_where_there_is_one_and_pruned_where_there_is_none(r
         rng = np.random.default_rng(seed)
         lines = lines_of(400, 6, rng)
         lines /= np.sqrt((lines**2).sum() / len(lines))
-        regression = Regression((lines**2).sum(axis=0), {"pattern": 6})
+        regression = Regression((lines**2).sum(axis=0), {"pattern": 6}, np.zeros(6))
         omega = 0.5
         explained = lines @ rng.normal(size=6) * np.sqrt(omega)
         coordinates = np.column_stack([explained, np.zeros(400)]) + rng.normal(size=(400, 2))

@@ -245,7 +245,14 @@ class DrawsPredictor:
         """Return a predictor with new rows or columns, drawn under every kept draw."""
         placing = self.posterior.placings[side]
         known = None if placing is None else placing.coordinates(answers, features)
-        added = draw_new(self.draws, side, answers, self.start.loss, self.start.temperature, known)
+        regression, spread = self.posterior.hierarchy.regressions[side], None
+        if regression is not None:
+            places = regression.places("pattern")
+            square = self.draws.slopes[side][:, places].astype(float) ** 2
+            spread = np.einsum("r,drk->dk", regression.squares[places] / regression.size, square)
+        added = draw_new(
+            self.draws, side, answers, self.start.loss, self.start.temperature, known, spread
+        )
         start = self.start.folded_in(side, answers, features)
         return DrawsPredictor(self.draws.extended(side, added), start)
 

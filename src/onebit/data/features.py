@@ -18,7 +18,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from onebit.data import checked
-from onebit.data.given_features import FeatureError, Given, given
+from onebit.data.given_features import FeatureError, Given, given, written
 from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
 from onebit.data.sides import MEMBERS
@@ -291,7 +291,7 @@ def _numbers(column: Column, values: pd.Series, given: Given) -> tuple[Any, Any]
     infinite = np.isinf(numbers)
     if infinite.any():
         where = given.ids[int(infinite.argmax())]
-        raise FeatureError(f"the {given.side} feature {column.name!r} of {where!r} is infinite")
+        raise FeatureError(f"the {given.side} feature {column.name!r} of {written(where)} is infinite")
     own = scipy.sparse.csr_array(np.where(absent, 0.0, numbers)[:, None])
     return _with_flags(own, absent, column.missing)
 
@@ -318,8 +318,9 @@ def with_features(observations: Observations, features: tuple[Any, Any]) -> Obse
         codes = indexes[side].encode(found.ids)
         if not (codes >= 0).any():
             raise FeatureError(
-                f"none of the {len(codes):,} ids of the {name} features (such as {found.ids[0]!r}) has "
-                f"answers as a {name} (such as {indexes[side].labels[0]!r}); are they of the other side?"
+                f"none of the {len(codes):,} ids of the {name} features (such as "
+                f"{written(found.ids[0])}) has answers as a {name} (such as "
+                f"{written(indexes[side].labels[0])}); are they of the other side?"
             )
         new = codes < 0
         if new.any():

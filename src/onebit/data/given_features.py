@@ -40,7 +40,7 @@ def given(features: Any, side: str) -> Given:
             f"matrix, got {type(features).__name__}"
         )
     frame = features
-    if isinstance(frame.index, pd.RangeIndex):
+    if _only_counts(frame.index):
         if frame.shape[1] < 2:
             raise FeatureError(
                 f"the {side} features have {frame.shape[1]} column(s); the first is taken for the ids, "
@@ -55,6 +55,11 @@ def given(features: Any, side: str) -> Given:
         raise FeatureError(f"the {side} features have two columns named {twice[0]!r}")
     _check_ids(frame.index, side)
     return Given(side, frame.index, frame)
+
+
+def _only_counts(index: pd.Index) -> bool:
+    """Say whether an index is the one that a frame has when nobody gave it one."""
+    return isinstance(index, pd.RangeIndex) and index.name is None and (index.start, index.step) == (0, 1)
 
 
 def _matrix_given(features: tuple[Any, ...], side: str) -> Given:
@@ -74,6 +79,11 @@ def _matrix_given(features: tuple[Any, ...], side: str) -> Given:
     return Given(side, ids, None, matrix)
 
 
+def written(value: Any) -> str:
+    """Return an id as a user would write it."""
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
 def _check_ids(ids: pd.Index, side: str) -> None:
     if ids.hasnans:
         raise FeatureError(
@@ -82,5 +92,5 @@ def _check_ids(ids: pd.Index, side: str) -> None:
     twice = ids[ids.duplicated()]
     if len(twice):
         raise FeatureError(
-            f"the id {twice[0]!r} stands twice among the {side} features; keep one line of it"
+            f"the id {written(twice[0])} stands twice among the {side} features; keep one line of it"
         )

@@ -103,10 +103,10 @@ def fit(
             start = None  # Algorithm 1 has a start of its own
     known = known_of(recipe, observations, workers) if known is None else known
     descent, avb = descend(recipe, observations, workers, rng, start, callback, known)
-    descent = replace(descent, posterior=_with_spreads(descent.posterior, known))
     sampled = None
     if recipe.sampling is not None:
         sampled = _sampled(recipe, observations, descent.posterior, workers, rng, callback, pairs, known)
+    descent = replace(descent, posterior=_with_spreads(descent.posterior, observations, known))
     return Fitted(descent, calibration, avb, sampled)
 
 
@@ -123,8 +123,12 @@ def known_of(
     return workers.known(observations, hierarchy, recipe.full, sides)
 
 
-def _with_spreads(posterior: Posterior, known: Known) -> Posterior:
-    """Return a posterior that says how sure the slopes of effects on features are."""
+def _with_spreads(posterior: Posterior, observations: Observations, known: Known) -> Posterior:
+    """Return a posterior that says how sure it is of slopes, and of members without answers."""
+    if not any(known.widths):
+        return posterior
+    for side, silent in enumerate(observations.silent()):
+        posterior = posterior.with_silent(side, silent)
     spreads: list[NDArray[np.float64] | None] = [None, None]
     for side, regression in enumerate(posterior.hierarchy.regressions):
         if regression is None or "features" not in regression.groups:

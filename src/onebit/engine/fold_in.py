@@ -56,4 +56,12 @@ def fold_in(
             state.hold_back(before, loss.step)
         if np.abs(state.mean - before[0]).max(initial=0.0) <= TOLERANCE:
             break
-    return state.gaussians()
+    found = state.gaussians()
+    if known is None:
+        return found
+    silent = np.flatnonzero(np.diff(view.start) == 0)
+    variance = hierarchy.silent_moments(side, posterior.hyper)[1]
+    again = independent_gaussians(found.mean[silent], np.tile(variance, (len(silent), 1)), other.full)
+    covariance = found.covariance.copy()
+    covariance[silent] = again.covariance
+    return Gaussians(found.mean, covariance, other.full)

@@ -46,8 +46,8 @@ class Tall(Protocol):
         """Return ``tall small``."""
         ...
 
-    def means(self, tall: Any) -> Array:
-        """Return the means of the columns."""
+    def joined(self, parts: list[Any]) -> Any:
+        """Return tall matrices side by side."""
         ...
 
     def single(self, tall: Any) -> Any:
@@ -70,6 +70,10 @@ class Presence(Tall, Protocol):
 
     def scaled(self, side: int, vectors: Any) -> Any:
         """Return vectors over the rows (side 0) or columns, divided by the roots of the counts."""
+        ...
+
+    def counts(self, side: int) -> Any:
+        """Return a column with the number of entries of each row (side 0) or column that have answers."""
         ...
 
 
@@ -170,10 +174,10 @@ def known_of(
     if presence is not None and any(wanted):
         rows, right = directions(presence, np.random.default_rng(0))
         if wanted[0]:
-            patterns[0] = rows, presence.scaled(1, right)
+            patterns[0] = rows, presence.scaled(1, right), presence.counts(0)
         if wanted[1]:
             left = orthonormal(presence, rows)
-            patterns[1] = presence.times(1, left), presence.scaled(0, left)
+            patterns[1] = presence.times(1, left), presence.scaled(0, left), presence.counts(1)
     sides = [_side(tall, sizes[1 - side], patterns[side], features[side]) for side in (0, 1)]
     values, regressions, placings = zip(*sides, strict=True)
     return Known(values, regressions, placings)
@@ -184,6 +188,7 @@ def _side(tall: Tall, others: int, pattern: Any, features: Told | None) -> tuple
     groups: dict[str, int] = {}
     parts: list[Any] = []
     squares: list[Array] = []
+    typical: list[Array] = []
     maps = np.zeros((0 if features is None else features.shape[1], 0))
     if features is not None:
         lines, maps = feature_directions(features)
@@ -192,30 +197,38 @@ def _side(tall: Tall, others: int, pattern: Any, features: Told | None) -> tuple
             told, found, turn = _orthogonal(tall, told)
             maps = maps @ turn
             groups["features"], parts, squares = len(found), [told], [found]
+            typical.append(np.zeros(len(found)))
             maps = maps[:, : len(found)]
     width = sum(groups.values())
     loading, offset, cross = np.zeros((others, 0), np.float32), np.zeros(0), np.zeros((width, 0))
     if pattern is not None:
-        lines, loadings = pattern
-        mean, size = tall.means(lines), np.sqrt(np.trace(tall.inner(lines, lines)))
-        lines = lines - tall.placed(mean)
-        if parts:
-            slope = tall.inner(parts[0], lines) / squares[0][:, None]
-            lines = lines - tall.product(parts[0], slope)
-        else:
-            slope = np.zeros((0, len(mean)))
+        lines, loadings, counts = pattern
+        answered = (counts > 0) * 1.0
+        size = np.sqrt(np.trace(tall.inner(lines, lines)))
+        # What the constant and the features say of the pattern is taken off, of those who have answers;
+        # the pattern of the others is not known, which is not to say that it is empty.
+        said = tall.joined([answered] + [part * answered for part in parts])
+        taken = np.linalg.pinv(tall.inner(said, said)) @ tall.inner(said, lines)
+        lines = lines - tall.product(said, taken)
+        mean, slope = taken[0], taken[1:]
         if np.sqrt(np.trace(tall.inner(lines, lines))) > _EVEN * size:
             lines, found, turn = _orthogonal(tall, lines)
             groups["pattern"] = len(found)
             parts.append(lines)
             squares.append(found)
+            weighted = tall.inner(counts, lines)[0]
+            typical.append(weighted / tall.inner(counts, answered)[0])
             offset, cross = mean @ turn, slope @ turn
             loading = tall.fetched(tall.single(tall.product(loadings, turn)))
     if not groups:
         return None, None, None
-    values = parts[0] if len(parts) == 1 else tall.placed(np.hstack([tall.fetched(p) for p in parts]))
-    regression = Regression(np.concatenate(squares), groups)
-    return tall.single(values), regression, Placing(loading, offset, maps, cross)
+    values = tall.joined(parts)
+    regression = Regression(np.concatenate(squares), groups, np.concatenate(typical))
+    return (
+        tall.single(values),
+        regression,
+        Placing(loading, offset, maps, cross, regression.typical[regression.places("pattern")]),
+    )
 
 
 def _orthogonal(tall: Tall, lines: Any) -> tuple[Any, Array, Array]:

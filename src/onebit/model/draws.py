@@ -26,7 +26,9 @@ Codes = NDArray[np.int32]
 _AT_ONCE = 4_000_000
 _TURNS = 3
 NO_SLOPES = np.zeros((0, 0, 0), np.float32)
-_ARRAYS = ("rows", "columns", "factors", "effects", "intercept", "row_slopes", "column_slopes")
+NO_SPREAD = np.zeros((0, 0))
+_ARRAYS = ("rows", "columns", "factors", "effects", "intercept", "row_slopes", "column_slopes",
+           "row_typical", "column_typical", "row_spread", "column_spread")  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,6 +51,10 @@ class Draws:
         What the chains were drawn from.
     row_slopes, column_slopes : ndarray of float32, shape (draws, columns of Q, coordinates)
         The slopes of the regressions on what is known of a side; none where nothing is.
+    row_typical, column_typical : ndarray of shape (draws, coordinates)
+        What the regression adds to a member of which nothing is known; none where there is none.
+    row_spread, column_spread : ndarray of shape (draws, coordinates)
+        How much coordinates vary with what is not known of a member; none where nothing is.
 
     Examples
     --------
@@ -71,6 +77,10 @@ class Draws:
     seed: int
     row_slopes: NDArray[np.float32] = field(default_factory=lambda: NO_SLOPES)
     column_slopes: NDArray[np.float32] = field(default_factory=lambda: NO_SLOPES)
+    row_typical: Array = field(default_factory=lambda: NO_SPREAD)
+    column_typical: Array = field(default_factory=lambda: NO_SPREAD)
+    row_spread: Array = field(default_factory=lambda: NO_SPREAD)
+    column_spread: Array = field(default_factory=lambda: NO_SPREAD)
 
     def __post_init__(self) -> None:
         for name in _ARRAYS:
@@ -104,6 +114,16 @@ class Draws:
     def slopes(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The slopes of the regressions of rows and of columns."""
         return self.row_slopes, self.column_slopes
+
+    def spread(self, side: int) -> Array:
+        """Return how much coordinates vary with what is not known of a member, for each draw."""
+        found = (self.row_spread, self.column_spread)[side]
+        return found if found.size else np.zeros((self.count, self.hierarchy.n_free(side)))
+
+    def typical(self, side: int) -> Array:
+        """Return what the regression adds to a member of which nothing is known, for each draw."""
+        found = (self.row_typical, self.column_typical)[side]
+        return found if found.size else np.zeros((self.count, self.hierarchy.n_free(side)))
 
     def centre(self, side: int) -> Array:
         """Return what the effects of a side are centred at, a number a draw."""
@@ -205,12 +225,16 @@ class Draws:
             parts.append(part[:, :, :rank])
             if hierarchy.has_effect(side):
                 unknown = ~known[side]
-                centre += np.where(unknown[:, None], self.centre(side), part[:, :, rank])
-                spread[unknown] += self.effects[:, side]
+                usual = self.centre(side) + self.typical(side)[:, rank]
+                centre += np.where(unknown[:, None], usual, part[:, :, rank])
+                spread[unknown] += self.effects[:, side] + self.spread(side)[:, rank]
         both = known[0] & known[1]
         centre[both] += np.einsum("ndk,ndk->nd", parts[0][both], parts[1][both])
-        means = self.factor_means
-        variances = [self.factors * (1.0 + hierarchy.mean_share(side)) for side in (0, 1)]
+        means = [self.factor_means[side] + self.typical(side)[:, :rank] for side in (0, 1)]
+        variances = [
+            self.factors * (1.0 + hierarchy.mean_share(side)) + self.spread(side)[:, :rank]
+            for side in (0, 1)
+        ]
         for side in (0, 1):
             one = known[side] & ~known[1 - side]
             centre[one] += np.einsum("ndk,dk->nd", parts[side][one], means[1 - side])
@@ -292,16 +316,31 @@ def checked_draws(
     intercept = checked.checked_array(tensors, f"{name}.intercept", np.float64, (count,))
     count, (rows, columns) = len(intercept), hierarchy.shape
     array = checked.checked_array
-    return {
-        "rows": array(tensors, f"{name}.rows", np.float32, (rows, count, hierarchy.n_free(0))),
-        "columns": array(tensors, f"{name}.columns", np.float32, (columns, count, hierarchy.n_free(1))),
-        "factors": array(tensors, f"{name}.factors", np.float64, (count, hierarchy.rank), positive=True),
-        "effects": array(tensors, f"{name}.effects", np.float64, (count, 2), positive=True),
-        "intercept": intercept,
-    } | {
-        f"{side}_slopes": array(
-            tensors, f"{name}.{side}_slopes", np.float32, (count, widths[k], hierarchy.n_free(k))
-        )
-        for k, side in enumerate(MEMBERS)
-        if f"{name}.{side}_slopes" in tensors and widths[k]
-    }
+    return (
+        {
+            "rows": array(tensors, f"{name}.rows", np.float32, (rows, count, hierarchy.n_free(0))),
+            "columns": array(
+                tensors, f"{name}.columns", np.float32, (columns, count, hierarchy.n_free(1))
+            ),
+            "factors": array(
+                tensors, f"{name}.factors", np.float64, (count, hierarchy.rank), positive=True
+            ),
+            "effects": array(tensors, f"{name}.effects", np.float64, (count, 2), positive=True),
+            "intercept": intercept,
+        }
+        | {
+            f"{side}_slopes": array(
+                tensors, f"{name}.{side}_slopes", np.float32, (count, widths[k], hierarchy.n_free(k))
+            )
+            for k, side in enumerate(MEMBERS)
+            if f"{name}.{side}_slopes" in tensors and widths[k]
+        }
+        | {
+            f"{side}_{part}": array(
+                tensors, f"{name}.{side}_{part}", np.float64, (count, hierarchy.n_free(k))
+            )
+            for k, side in enumerate(MEMBERS)
+            for part in ("typical", "spread")
+            if f"{name}.{side}_{part}" in tensors and widths[k]
+        }
+    )

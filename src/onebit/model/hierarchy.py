@@ -274,11 +274,30 @@ class Hierarchy:
             if side == self.intercept_side:
                 mean[self.rank] = hyper.intercept_mean
                 variance[self.rank] += hyper.intercept_variance
-        slopes = hyper.slopes[side]
-        if known is None or slopes is None:
+        slopes, regression = hyper.slopes[side], self.regressions[side]
+        if slopes is None or regression is None:
             return mean, variance
-        own = hyper.factors.mean if effect is None else np.append(hyper.factors.mean, effect.mean)
+        own = self.variances(side, hyper)
+        if known is None:
+            return mean + regression.typical @ slopes.mean, variance + regression.spread(slopes, own)
         return mean + known @ slopes.mean, variance + (known**2 @ slopes.shares) * own
+
+    def variances(self, side: int, hyper: HyperPosterior) -> Array:
+        """Return the expected variances of a side's coordinates around their means."""
+        effect = hyper.effect(side)
+        return hyper.factors.mean if effect is None else np.append(hyper.factors.mean, effect.mean)
+
+    def silent_moments(self, side: int, hyper: HyperPosterior) -> tuple[Array, Array]:
+        """Return what is added to the means of rows (or columns) without answers, and their variances.
+
+        Their pattern is not known: it is taken to be that of a typical answer's row, give or take as
+        much as rows differ.
+        """
+        slopes, regression = hyper.slopes[side], self.regressions[side]
+        assert slopes is not None
+        assert regression is not None
+        own = self.variances(side, hyper)
+        return regression.typical @ slopes.mean, own + regression.spread(slopes, own, "pattern")
 
     def log_prior(self, factors: tuple[Array, Array], intercept: float) -> float:
         """Return the log density of factors, effects and intercept, all above them integrated out.

@@ -36,12 +36,15 @@ class Placing:
         What each standardised feature adds.
     cross : ndarray of shape (columns of the features, columns of the pattern)
         What is taken off the pattern for the features, so that the two are orthogonal.
+    typical : ndarray
+        Where those stand in the pattern who have no answers; see ``Regression.typical``.
     """
 
     loading: Single
     offset: Array
     features: Array
     cross: Array
+    typical: Array
 
     def coordinates(self, view: View, features: Any = None) -> Array:
         """Return the lines of rows with the answers of ``view`` and these features, standardised."""
@@ -58,7 +61,9 @@ class Placing:
         present.data[:] = 1.0
         counts = np.diff(present.indptr)
         pattern = (present @ self.loading.astype(float)) / np.sqrt(counts + DAMPING)[:, None]
-        return np.hstack([told, pattern - self.offset - told @ self.cross])
+        pattern -= self.offset + told @ self.cross
+        # Of those without answers the pattern is not known, which is not to say that it is empty.
+        return np.hstack([told, np.where(counts[:, None] > 0, pattern, self.typical)])
 
     def extended(self, count: int) -> Placing:
         """Return the same with so many new members of the other side, about whom answers tell nothing."""
@@ -70,6 +75,7 @@ class Placing:
         return {
             f"{name}.loading": self.loading, f"{name}.offset": self.offset,
             f"{name}.features": self.features, f"{name}.cross": self.cross,
+            f"{name}.standing": self.typical,
         }  # fmt: skip
 
 
@@ -85,4 +91,5 @@ def restored_placing(tensors: Tensors, name: str, groups: dict[str, int], others
         array(tensors, f"{name}.offset", np.float64, (pattern,), least=-far, most=far),
         features,
         array(tensors, f"{name}.cross", np.float64, (told, pattern), least=-far, most=far),
+        array(tensors, f"{name}.standing", np.float64, (pattern,), least=-far, most=far),
     )

@@ -16,7 +16,7 @@ from onebit.data import checked
 from onebit.data.sides import SIDES
 from onebit.data.storage import Tensors, read, write
 from onebit.model import score_kernels
-from onebit.model.gaussians import Gaussians, independent_gaussians, packed_size
+from onebit.model.gaussians import Gaussians, independent_gaussians, packed_diagonal, packed_size
 from onebit.model.hierarchy import (
     Hierarchy,
     HyperPosterior,
@@ -144,6 +144,24 @@ class Posterior:
     def patterned(self) -> bool:
         """Whether prior means depend on which entries were answered."""
         return any(part is not None and "pattern" in part.groups for part in self.hierarchy.regressions)
+
+    def with_silent(self, side: int, rows: NDArray[np.int64]) -> Posterior:
+        """Return the same, with rows (or columns) that have no answers where they are to be expected.
+
+        A descent knows no more of them than their prior, in which they have the average pattern.
+        """
+        if len(rows) == 0 or self.hyper.slopes[side] is None:
+            return self
+        gaussians, sides = self.sides[side], list(self.sides)
+        covariance = gaussians.covariance.copy()
+        shift, variance = self.hierarchy.silent_moments(side, self.hyper)
+        mean = gaussians.mean.copy()
+        mean[rows] += shift
+        covariance[rows] = 0.0
+        places = packed_diagonal(len(variance)) if gaussians.full else np.arange(len(variance))
+        covariance[np.ix_(rows, places)] = variance
+        sides[side] = Gaussians.trusted(mean, covariance, gaussians.full)
+        return replace(self, rows=sides[0], columns=sides[1])
 
     @cached_property
     def kl(self) -> float:

@@ -81,10 +81,14 @@ class Regression:
         The squared lengths.
     groups : dict of str to int
         The number of columns of each group, in order.
+    typical : ndarray
+        The mean line of all answers' rows: where a row stands of which nothing is known but that an
+        answer is about it. Rows with many answers count more than in the mean of all rows, which is zero.
     """
 
     squares: Array
     groups: dict[str, int]
+    typical: Array
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Regression):
@@ -93,6 +97,11 @@ class Regression:
         return same and np.allclose(self.squares, other.squares, rtol=1e-6)
 
     __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def size(self) -> float:
+        """The number of lines: the lines of every group have a mean squared length of one."""
+        return float(self.squares.sum()) / len(self.groups)
 
     @property
     def width(self) -> int:
@@ -153,6 +162,16 @@ class Regression:
             shares[places] = (own @ every).T
         return Slopes(shares * projections, shares, weights)
 
+    def spread(self, slopes: Slopes, variances: Array, group: str | None = None) -> Array:
+        """Return how much a row's coordinates vary with what is not known of it.
+
+        All of it, or one group; its lines are taken to be like those of the others. ``variances`` are
+        those of the coordinates around the regression.
+        """
+        places = slice(None) if group is None else self.places(group)
+        square = slopes.mean[places] ** 2 + variances * slopes.shares[places]
+        return (self.squares[places] / self.size) @ square
+
     def relief(self, slopes: Slopes, projections: Array | None) -> Array:
         """Return the energy of each coordinate that the slopes explain, their own energy paid.
 
@@ -175,6 +194,7 @@ class Regression:
     def state(self, name: str, slopes: Slopes) -> tuple[Tensors, dict[str, Any]]:
         """Return regression and slopes as arrays, whose names begin with ``name``, and JSON."""
         tensors: Tensors = {f"{name}.squares": self.squares, f"{name}.slopes": slopes.mean}
+        tensors[f"{name}.typical"] = self.typical
         tensors |= {f"{name}.shares": slopes.shares, f"{name}.weights": slopes.weights}
         return tensors, {group: int(count) for group, count in self.groups.items()}
 
@@ -195,4 +215,5 @@ def restored_regression(
     shares = array(tensors, f"{name}.shares", np.float64, shape, positive=True)
     grid = (len(counts), n_free, len(STRENGTHS))
     weights = array(tensors, f"{name}.weights", np.float64, grid, least=0.0, most=1.0 + 1e-9)
-    return Regression(squares, counts), Slopes(slopes, shares, weights)
+    typical = array(tensors, f"{name}.typical", np.float64, (width,), least=-far, most=far)
+    return Regression(squares, counts, typical), Slopes(slopes, shares, weights)

@@ -75,9 +75,9 @@ class CpuTall:
         """Return ``matrix small``."""
         return tall.times(matrix, np.ascontiguousarray(small), self.pool)
 
-    def means(self, matrix: Array) -> Array:
-        """Return the means of the columns."""
-        return matrix.mean(axis=0)
+    def joined(self, parts: list[Array]) -> Array:
+        """Return tall matrices side by side."""
+        return parts[0] if len(parts) == 1 else np.hstack(parts)
 
     def single(self, matrix: Array) -> NDArray[np.float32]:
         """Return the matrix in single precision."""
@@ -95,15 +95,20 @@ class CpuPresence(CpuTall):
         super().__init__(pool)
         self.views = (observations.by_row, observations.by_column)
         self.shape = observations.shape
-        self.scales = [self._scale(side) for side in (0, 1)]
+        self._counts = [self._counted(side) for side in (0, 1)]
+        self.scales = [((count + DAMPING) ** -0.5).astype(np.float32) for count in self._counts]
 
-    def _scale(self, side: int) -> NDArray[np.float32]:
+    def _counted(self, side: int) -> NDArray[np.int64]:
         view = self.views[side]
         counts = np.empty(view.size, np.int64)
         self.pool.ranges(
             lambda begin, end: _entries(begin, end, view.start, view.index, counts), view.start
         )
-        return ((counts + DAMPING) ** -0.5).astype(np.float32)
+        return counts
+
+    def counts(self, side: int) -> Array:
+        """Return a column with the number of entries of each row (side 0) or column that have answers."""
+        return self._counts[side].astype(float)[:, None]
 
     def scaled(self, side: int, vectors: Array) -> Array:
         """Return vectors over the rows (side 0) or columns, divided by the roots of the counts."""

@@ -37,9 +37,9 @@ class GpuTall:
         """Return ``matrix small``."""
         return tall.times(matrix, self.placed(np.ascontiguousarray(small)))
 
-    def means(self, matrix: torch.Tensor) -> Array:
-        """Return the means of the columns."""
-        return to_host(matrix.mean(0))
+    def joined(self, parts: list[torch.Tensor]) -> torch.Tensor:
+        """Return tall matrices side by side."""
+        return parts[0] if len(parts) == 1 else torch.hstack(parts)
 
     def single(self, matrix: torch.Tensor) -> torch.Tensor:
         """Return a tall matrix in single precision."""
@@ -59,8 +59,12 @@ class GpuPresence(GpuTall):
         self.shape = views[0].size, views[1].size
         ones = [torch.ones(view.size, dtype=torch.float32, device=self.device) for view in views]
         self.scales = ones
-        counts = [self.times(side, ones[1 - side][:, None].double())[:, 0] for side in (0, 1)]
-        self.scales = [(count + DAMPING).rsqrt().float() for count in counts]
+        self._counts = [self.times(side, ones[1 - side][:, None].double())[:, 0] for side in (0, 1)]
+        self.scales = [(count + DAMPING).rsqrt().float() for count in self._counts]
+
+    def counts(self, side: int) -> torch.Tensor:
+        """Return a column with the number of entries of each row (side 0) or column that have answers."""
+        return self._counts[side].double()[:, None]
 
     def scaled(self, side: int, vectors: torch.Tensor) -> torch.Tensor:
         """Return vectors over the rows (side 0) or columns, divided by the roots of the counts."""

@@ -28,12 +28,14 @@ def draw_new(
     loss: Loss,
     temperature: float,
     known: NDArray[np.float64] | None = None,
+    silent_spread: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float32]:
     """Return draws of new rows (side 0) or columns (side 1) that gave the answers in ``view``.
 
     For every kept draw of the others, the new rows are drawn from their distribution given it and their
     answers, by a short chain from their prior. ``known`` are their coordinates in the regression of
-    their side: see ``onebit.model.placing``.
+    their side: see ``onebit.model.placing``. Those without answers vary by ``silent_spread`` more, for
+    each draw, since their pattern is not known.
     """
     hierarchy = draws.hierarchy
     rank, effect = hierarchy.rank, hierarchy.has_effect(side)
@@ -43,6 +45,7 @@ def draw_new(
     key = chain_key(draws.seed, _OF_FOLD_INS + 2 * draws.shape[side] + side)
     added = np.empty((view.size, draws.count, hierarchy.n_free(side)), np.float32)
     groups = -(-view.size // LANES)
+    silent = np.flatnonzero(view.counts == 0)
     for number in range(draws.count):
         # What is not known of the factors' mean adds to the variance of new ones.
         variance = draws.factors[number] * (1.0 + hierarchy.mean_share(side))
@@ -62,6 +65,12 @@ def draw_new(
                 table, precision, linear, target.temperature, loss.code, rank, effect, target.hats,
                 key, number * SWEEPS + sweep, side, np.empty((0, 0)),
             )  # fmt: skip
+        if silent_spread is not None:
+            noise = rng.standard_normal((len(silent), hierarchy.n_free(side)))
+            more = noise * np.sqrt(silent_spread[number])
+            table[silent, :rank] += more[:, :rank].astype(np.float32)
+            if effect:
+                table[silent, rank + 1] += more[:, rank].astype(np.float32)
         added[:, number, :rank] = table[:, :rank]
         if effect:
             added[:, number, rank] = table[:, rank + 1]

@@ -179,6 +179,8 @@ class _Kept:
             np.empty((self.room, width, free), np.float32)
             for width, free in zip(self.regressed, widths, strict=True)
         ]
+        self.typical = [np.empty((self.room, free)) for free in widths]
+        self.spread = [np.empty((self.room, free)) for free in widths]
         self.count = 0
 
     def offer(self, number: int, chain: Chain, pool: Threads) -> None:
@@ -193,7 +195,14 @@ class _Kept:
         rng = sweep_generator(chain.key, OF_KEPT_SLOPES + chain.sweep)
         for side, slopes in enumerate(self.slopes):
             if self.regressed[side]:
-                slopes[self.count] = chain.drawn_slopes(side, pool, rng)
+                drawn = chain.drawn_slopes(side, pool, rng)
+                slopes[self.count] = drawn
+                typical, spread, pattern = chain.target.unknown(side, drawn)
+                self.typical[side][self.count], self.spread[side][self.count] = typical, spread
+                silent = chain.target.silent[side]
+                noise = rng.standard_normal((len(silent), drawn.shape[1]))
+                more = typical + noise * np.sqrt(pattern)
+                self.sides[side][silent, self.count] += more.astype(np.float32)
         self.count += 1
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -208,6 +217,8 @@ class _Kept:
         for side, name in enumerate(MEMBERS):
             if self.regressed[side]:
                 arrays[f"{name}_slopes"] = self.slopes[side][: self.count]
+                arrays[f"{name}_typical"] = self.typical[side][: self.count]
+                arrays[f"{name}_spread"] = self.spread[side][: self.count]
         return arrays
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
@@ -220,6 +231,8 @@ class _Kept:
         for side, name in enumerate(MEMBERS):
             if self.regressed[side]:
                 self.slopes[side][: self.count] = arrays[f"{name}_slopes"]
+                self.typical[side][: self.count] = arrays[f"{name}_typical"]
+                self.spread[side][: self.count] = arrays[f"{name}_spread"]
 
 
 class Sampler:

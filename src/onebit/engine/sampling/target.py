@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,23 @@ class Target:
     ) -> Target:
         """Return the posterior of some answers."""
         return cls(hierarchy, loss, temperature, (observations.by_row, observations.by_column), known)
+
+    @cached_property
+    def silent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows and the columns without answers, whose pattern is not known."""
+        rows, columns = (np.flatnonzero(view.counts == 0) for view in self.views)
+        return rows, columns
+
+    def unknown(self, side: int, slopes: Array) -> tuple[Array, Array, Array]:
+        """Return what slopes say of a member of which nothing is known.
+
+        What is added to its coordinates, how much these vary, and how much with the pattern alone.
+        """
+        regression = self.hierarchy.regressions[side]
+        assert regression is not None
+        square = (regression.squares / regression.size)[:, None] * slopes**2
+        pattern = square[regression.places("pattern")].sum(axis=0)
+        return regression.typical @ slopes, square.sum(axis=0), pattern
 
     def _whole_weights(self, view: View) -> NDArray[np.int64]:
         """Return how many answers each one counts for, or nothing where that is one."""
