@@ -111,8 +111,9 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
             Weights of the answers.
         row_features, column_features : table or (ids, matrix), optional
             What is known of rows and of columns besides answers: numbers, booleans, categories, in a
-            pandas frame keyed by its index (or, where that only counts, by its first column), a polars or
-            pyarrow table keyed by its first column, or a pair of ids and a matrix, also a sparse one.
+            pandas frame keyed by its index (if that has a name or does not hold whole numbers; else by
+            its first column), a polars or pyarrow table keyed by its first column, or a pair of ids and a
+            matrix, also a sparse one.
             Prior means depend on them as far as the answers bear it out. Ids without answers are known
             from then on by their features; ids without features are taken to be average. A missing value
             counts as average, and that it is missing is a feature of its own. See ``feature_effects_``.

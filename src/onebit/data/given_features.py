@@ -27,8 +27,8 @@ class Given:
 def given(features: Any, side: str) -> Given:
     """Take what a user gave: a table keyed by id, or a pair of ids and a matrix.
 
-    A pandas frame is keyed by its index, or by its first column if its index only counts; polars and
-    pyarrow tables by their first column.
+    A pandas frame is keyed by its index if that has a name or does not hold whole numbers, and else by
+    its first column; polars and pyarrow tables by their first column.
     """
     if isinstance(features, tuple):
         return _matrix_given(features, side)
@@ -58,8 +58,8 @@ def given(features: Any, side: str) -> Given:
 
 
 def _only_counts(index: pd.Index) -> bool:
-    """Say whether an index is the one that a frame has when nobody gave it one."""
-    return isinstance(index, pd.RangeIndex) and index.name is None and (index.start, index.step) == (0, 1)
+    """Say whether an index only numbers the lines: whole numbers, and nobody gave it a name."""
+    return index.name is None and index.inferred_type == "integer"
 
 
 def _matrix_given(features: tuple[Any, ...], side: str) -> Given:

@@ -329,19 +329,6 @@ class Observations:
             loose = self.entries(np.arange(self.n))
         return Observations.from_loose(rows, columns, loose, self.classes)
 
-    def silent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the codes of rows and of columns that have no answers."""
-        loose = self.loose
-        if loose is None:
-            rows, columns = (np.flatnonzero(view.counts == 0) for view in (self.by_row, self.by_column))
-            return rows, columns
-        found = []
-        for codes, size in ((loose.rows, self.shape[0]), (loose.columns, self.shape[1])):
-            there = np.zeros(size, bool)
-            there[np.asarray(codes)] = True
-            found.append(np.flatnonzero(~there))
-        return found[0], found[1]
-
     def told(self, features: tuple[Any, Any]) -> Observations:
         """Return the same answers with features of rows and of columns, or None each."""
         return replace(self, features=features)

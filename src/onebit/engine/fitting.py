@@ -106,7 +106,7 @@ def fit(
     sampled = None
     if recipe.sampling is not None:
         sampled = _sampled(recipe, observations, descent.posterior, workers, rng, callback, pairs, known)
-    descent = replace(descent, posterior=_with_spreads(descent.posterior, observations, known))
+    descent = replace(descent, posterior=_with_spreads(descent.posterior, known))
     return Fitted(descent, calibration, avb, sampled)
 
 
@@ -123,11 +123,9 @@ def known_of(
     return workers.known(observations, hierarchy, recipe.full, sides)
 
 
-def _with_spreads(posterior: Posterior, observations: Observations, known: Known) -> Posterior:
+def _with_spreads(posterior: Posterior, known: Known) -> Posterior:
     """Return a posterior that says how sure it is of slopes, and of members without answers."""
-    if not any(known.widths):
-        return posterior
-    for side, silent in enumerate(observations.silent()):
+    for side, silent in enumerate(known.silent):
         posterior = posterior.with_silent(side, silent)
     spreads: list[NDArray[np.float64] | None] = [None, None]
     for side, regression in enumerate(posterior.hierarchy.regressions):

@@ -21,6 +21,8 @@ from onebit.model.placing import Placing
 from onebit.model.regression import Regression
 
 Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+NOBODY = np.empty(0, np.int64)
 
 # Directions of the pattern, and of the features: enough on every table that was tried.
 DIRECTIONS = 64
@@ -104,11 +106,14 @@ class Known:
         The lines of ``Q``, in single precision, where the work is done.
     regressions, placings : two each, or None
         What the prior needs of them, and how new lines are made.
+    silent : two arrays of codes
+        The rows and the columns without answers, where their side has a pattern.
     """
 
     values: tuple[Any | None, Any | None] = (None, None)
     regressions: tuple[Regression | None, Regression | None] = (None, None)
     placings: tuple[Placing | None, Placing | None] = (None, None)
+    silent: tuple[Codes, Codes] = (NOBODY, NOBODY)
 
     def told(self, side: int) -> NDArray[np.float32]:
         """Return the lines of the features of a side, in this machine's own memory."""
@@ -180,7 +185,11 @@ def known_of(
             patterns[1] = presence.times(1, left), presence.scaled(0, left), presence.counts(1)
     sides = [_side(tall, sizes[1 - side], patterns[side], features[side]) for side in (0, 1)]
     values, regressions, placings = zip(*sides, strict=True)
-    return Known(values, regressions, placings)
+    rows, columns = (
+        NOBODY if pattern is None else np.flatnonzero(tall.fetched(pattern[2])[:, 0] == 0)
+        for pattern in patterns
+    )
+    return Known(values, regressions, placings, (rows, columns))
 
 
 def _side(tall: Tall, others: int, pattern: Any, features: Told | None) -> tuple[Any, Any, Any]:

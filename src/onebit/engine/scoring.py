@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from onebit.engine.cpu.threads import threads
 from onebit.engine.gpu import device as gpus
 from onebit.model.calibration import Sigmoid
+from onebit.model.codes import checked_pairs
 from onebit.model.draws import Draws
-from onebit.model.posterior import Posterior, checked_pairs
+from onebit.model.posterior import Posterior
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]

@@ -16,8 +16,9 @@ from onebit.data.sides import MEMBERS
 from onebit.data.storage import Tensors
 from onebit.model import score_kernels
 from onebit.model.calibration import CERTAINTY, expected_sigmoid
+from onebit.model.codes import checked_pairs
 from onebit.model.hierarchy import Hierarchy, hierarchy_from_settings, hierarchy_settings
-from onebit.model.posterior import Evenly, at_once, checked_pairs, live_columns
+from onebit.model.posterior import Evenly, at_once, live_columns
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]

@@ -16,6 +16,7 @@ from onebit.data import checked
 from onebit.data.sides import SIDES
 from onebit.data.storage import Tensors, read, write
 from onebit.model import score_kernels
+from onebit.model.codes import check_codes, checked_pairs
 from onebit.model.gaussians import Gaussians, independent_gaussians, packed_diagonal, packed_size
 from onebit.model.hierarchy import (
     Hierarchy,
@@ -57,27 +58,6 @@ def live_columns(singular_values: Array) -> int:
     return int((singular_values > 0.05 * singular_values[0]).sum())
 
 
-def _check_codes(codes: NDArray[np.integer], size: int, least: int, side: str) -> None:
-    bad = (codes < least) | (codes >= size)
-    if bad.any():
-        value = codes[bad][0]
-        raise ValueError(f"{side} code {value} is outside {least}..{size - 1}")
-
-
-def checked_pairs(rows: ArrayLike, columns: ArrayLike, shape: tuple[int, int]) -> tuple[Codes, Codes]:
-    """Return pairs of codes as arrays; -1 is an unknown id, and others must be inside ``shape``."""
-    row_codes = np.ascontiguousarray(rows, dtype=np.int32)
-    column_codes = np.ascontiguousarray(columns, dtype=np.int32)
-    if row_codes.ndim != 1 or row_codes.shape != column_codes.shape:
-        raise ValueError(
-            f"rows and columns must be lists of codes of one length, got shapes "
-            f"{row_codes.shape} and {column_codes.shape}"
-        )
-    _check_codes(row_codes, shape[0], -1, "row")
-    _check_codes(column_codes, shape[1], -1, "column")
-    return row_codes, column_codes
-
-
 @dataclass(frozen=True)
 class Draw:
     """One predictor: a matrix of scores in factored form."""
@@ -89,8 +69,8 @@ class Draw:
 
     def scores(self, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> Array:
         """Return the scores of the pairs of codes ``(rows, columns)``."""
-        _check_codes(np.asarray(rows), len(self.rows), 0, "row")
-        _check_codes(np.asarray(columns), len(self.columns), 0, "column")
+        check_codes(np.asarray(rows), len(self.rows), 0, "row")
+        check_codes(np.asarray(columns), len(self.columns), 0, "column")
         left, right, k = self.rows[rows], self.columns[columns], self.rank
         score = np.einsum("nk,nk->n", left[:, :k], right[:, :k])
         return score + left[:, k:].sum(axis=1) + right[:, k:].sum(axis=1)
