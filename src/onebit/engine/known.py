@@ -146,7 +146,9 @@ def orthonormal(tall: Tall, vectors: Any) -> Any:
 def directions(presence: Presence, rng: np.random.Generator) -> tuple[Any, Any]:
     """Return the coordinates of rows and the directions of columns that they belong to."""
     wanted = min(DIRECTIONS, *presence.shape)
-    right = presence.placed(rng.standard_normal((presence.shape[1], wanted)))
+    # Signs at random do as well as normal numbers, and cost a tenth.
+    signs = rng.integers(0, 2, (presence.shape[1], wanted), dtype=np.int8)
+    right = presence.placed(2.0 * signs - 1.0)
     for _ in range(_ROUNDS):
         left = orthonormal(presence, presence.times(0, right))
         right = orthonormal(presence, presence.times(1, left))
