@@ -11,7 +11,7 @@ DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
 .PHONY: install demo test test-gpu lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
-  bench-sampling bench-growth bench-gpu bench-fuzz clean
+  bench-known bench-sampling bench-growth bench-gpu bench-fuzz clean
 
 install: $(VENV)/.installed
 
@@ -75,6 +75,9 @@ $(VENV_PEERS)/.installed: pyproject.toml constraints-peers.txt
 
 bench-peers: $(VENV_PEERS)/.installed
 	$(BIN_PEERS)/python -m benchmarks.peers --data $(DATA) --output docs/benchmarks.md
+
+bench-known: $(VENV_PEERS)/.installed
+	$(BIN_PEERS)/python -m benchmarks.known --data $(DATA) --auto-splits 3 --output docs/known.md
 
 bench-sampling: $(VENV_PEERS)/.installed
 	$(BIN_PEERS)/python -m benchmarks.sampling --data $(DATA) --output docs/sampling-peers.md

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
-from benchmarks import accuracy, growth, sampling
+from benchmarks import accuracy, growth, known, sampling
 from benchmarks.certificates import __main__ as certificates
 from benchmarks.certificates import drawn, held_out, keeping, page, tightness, worlds
 from benchmarks.certificates.lines import COLUMNS, NOTHING, Lines, judged
@@ -63,6 +63,50 @@ def test_the_accuracy_page_has_every_world_and_every_model(answers_file, monkeyp
     assert all(0 <= error <= 60 for error in figures(simulated, "error %"))
     assert [row[0] for row in real[1:]] == list(tried)
     assert all(40 < value <= 100 for value in figures(real, "accuracy %"))
+
+
+def test_the_page_of_what_is_known_has_the_pattern_and_cold_starts(tmp_path, monkeypatch):
+    world = simulate.world("B3", rank=2, shape=(60, 50), density=0.5, seed=0)
+    rng = np.random.default_rng(0)
+    users = pd.DataFrame(
+        {"age": rng.normal(size=60), "sex": rng.choice(["F", "M"], 60)}, index=pd.Index(np.arange(60))
+    )
+    films = pd.DataFrame({"war": rng.random(50) < 0.5, "year": 1990.0}, index=pd.Index(np.arange(50)))
+    films["year"] += np.arange(50)
+    films.loc[3, "year"] = np.nan
+    table = known.Table(world.pairs, world.answers, (users, films))
+    monkeypatch.setattr(known, "read", lambda folder: table)
+    monkeypatch.setattr(known, "installed", lambda package: package not in known.PEERS)
+    monkeypatch.setattr(known, "HELD_OUT", 300)
+    for name in ("PATTERN", "COLD"):
+        tried = {key: make for key, make in getattr(known, name).items() if "sampling" not in key}
+        monkeypatch.setattr(known, name, tried)
+    output = tmp_path / "known.md"
+    options = ["--data", str(tmp_path), "--splits", "2", "--auto-splits", "0", "--cold-splits", "2"]
+    known.main([*options, "--output", str(output)])
+    text = output.read_text().replace("pattern=None", "no pattern")  # no figure that is missing
+    assert "left out: myFM, SMURFF, cmfrec, LightFM." in text
+    pattern, cold_films, cold_users, warm = tables(text)
+    assert [row[0] for row in pattern[1:]] == ["LogisticCompleter(no pattern)", known.DEFAULT]
+    for cold in (cold_films, cold_users):
+        assert len(cold) == 5
+        assert figures(cold, "AUC")[0] == 0.5
+    assert all(
+        0.3 < loss < 1 for part in (pattern, cold_films, warm) for loss in figures(part, "log-loss")
+    )
+
+
+def test_cold_ids_have_no_answer_to_learn_from():
+    world = simulate.world("B3", rank=2, shape=(60, 50), density=0.5, seed=0)
+    frames = (pd.DataFrame({"x": 0.0}, index=pd.Index(np.arange(size)[::-1])) for size in (60, 50))
+    table = known.Table(world.pairs, world.answers, tuple(frames))
+    for side in (0, 1):
+        split = known.cold_split(table, side, seed=1)
+        cold = set(world.pairs[split.test, side])
+        assert len(cold) == (12, 10)[side]
+        assert cold.isdisjoint(world.pairs[split.train, side])
+        assert set(world.pairs[split.test, 1 - side]) <= set(world.pairs[split.train, 1 - side])
+        assert len(split.train) + len(split.test) == len(world.answers)
 
 
 def test_the_growth_page_has_sizes_ranks_and_threads(tmp_path, monkeypatch):
