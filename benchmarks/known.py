@@ -1,6 +1,6 @@
 """What is known besides the answers: their pattern, and features, beside other libraries.
 
-    make bench-known                     # everything, about half an hour on two cores
+    make bench-known                     # everything, about 25 minutes on two cores
     python -m benchmarks.known --data FOLDER --splits 10 --auto-splits 3 --cold-splits 5
 
 FOLDER holds MovieLens 100k (``ml-100k/u.data``, ``u.item``, ``u.user``). The first part measures what the
@@ -154,6 +154,7 @@ def smurff(split: Split, features: bool = False) -> Fit:
 
 def myfm(split: Split, told: str = "") -> Fit:
     """Sample a factorisation machine (probit) on ids, with the pattern or the features beside them."""
+    os.environ.setdefault("TQDM_DISABLE", "1")  # no progress bars
     import myfm as package
 
     table = split.table
@@ -181,7 +182,6 @@ def myfm(split: Split, told: str = "") -> Fit:
         n_iter=SWEEPS,
         n_kept_samples=SWEEPS - BURN_IN,
         group_shapes=[part.shape[1] for block in blocks for part in block],
-        callback=lambda *_: (False, None),  # else it draws a progress bar
     )
     seconds = time.perf_counter() - begin
     return Fit(np.asarray(model.predict_proba(None, test), float), seconds)
@@ -260,7 +260,8 @@ COLD: Methods = {
 WARM: Methods = {WITHOUT: onebit, "with features": partial(onebit, features=True)}
 
 TEXT = """Made by `make bench-known` in one run on {cores} cores ({machine}). MovieLens 100k; a like is
-four or five stars. Means over splits with standard errors; differences in log-loss are paired. {peers}
+four or five stars. Means over splits with standard errors; differences in log-loss are paired.
+{peers}
 
 onebit's settings are its defaults. SMURFF and myFM sample probit models of rank {rank}: {sweeps} sweeps,
 the first {burn_in} let go. Seconds are those of the fit; onebit and SMURFF use all cores, myFM one."""
