@@ -293,9 +293,6 @@ def read(folder: Path) -> Table:
     films = pd.read_csv(folder / "ml-100k" / "u.item", names=about, **options)
     year = pd.to_datetime(films["released"], format="%d-%b-%Y").dt.year
     frames = users[["age", "sex", "occupation"]], films[GENRES].astype(bool).assign(year=year)
-    for frame in frames:
-        # Ids in a row become a RangeIndex, which onebit takes for a mere count of lines.
-        frame.index = pd.Index(frame.index.to_numpy())
     return Table(data.pairs, data.answers, frames)
 
 

@@ -69,9 +69,12 @@ def test_the_page_of_what_is_known_has_the_pattern_and_cold_starts(tmp_path, mon
     world = simulate.world("B3", rank=2, shape=(60, 50), density=0.5, seed=0)
     rng = np.random.default_rng(0)
     users = pd.DataFrame(
-        {"age": rng.normal(size=60), "sex": rng.choice(["F", "M"], 60)}, index=pd.Index(np.arange(60))
+        {"age": rng.normal(size=60), "sex": rng.choice(["F", "M"], 60)},
+        index=pd.RangeIndex(60, name="user"),
     )
-    films = pd.DataFrame({"war": rng.random(50) < 0.5, "year": 1990.0}, index=pd.Index(np.arange(50)))
+    films = pd.DataFrame(
+        {"war": rng.random(50) < 0.5, "year": 1990.0}, index=pd.RangeIndex(50, name="film")
+    )
     films["year"] += np.arange(50)
     films.loc[3, "year"] = np.nan
     table = known.Table(world.pairs, world.answers, (users, films))
