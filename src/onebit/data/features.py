@@ -320,7 +320,7 @@ def with_features(observations: Observations, features: tuple[Any, Any]) -> Obse
             raise FeatureError(
                 f"none of the {len(codes):,} ids of the {name} features (such as "
                 f"{written(found.ids[0])}) has answers as a {name} (such as "
-                f"{written(indexes[side].labels[0])}); are they of the other side?"
+                f"{written(indexes[side].labels[0])}); are they of the other side?" + found.taken
             )
         new = codes < 0
         if new.any():

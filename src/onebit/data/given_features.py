@@ -22,6 +22,7 @@ class Given:
     ids: Any
     frame: pd.DataFrame | None = None
     matrix: Any = None
+    taken: str = ""  # which column the ids are from, if that was a guess
 
 
 def given(features: Any, side: str) -> Given:
@@ -39,12 +40,17 @@ def given(features: Any, side: str) -> Given:
             f"{side} features are a table keyed by id (pandas, polars, pyarrow) or a pair of ids and a "
             f"matrix, got {type(features).__name__}"
         )
-    frame = features
+    frame, taken = features, ""
     if _only_counts(frame.index):
         if frame.shape[1] < 2:
             raise FeatureError(
                 f"the {side} features have {frame.shape[1]} column(s); the first is taken for the ids, "
                 "and at least one more holds what is known"
+            )
+        if isinstance(features, pd.DataFrame):
+            taken = (
+                f" (ids are taken from the first column, {str(frame.columns[0])!r}, since the index has no "
+                "name; give it one with rename_axis if it holds the ids)"
             )
         frame = frame.set_index(frame.columns[0])
     if frame.shape[1] == 0 or len(frame) == 0:
@@ -53,8 +59,8 @@ def given(features: Any, side: str) -> Given:
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise FeatureError(f"the {side} features have two columns named {twice[0]!r}")
-    _check_ids(frame.index, side)
-    return Given(side, frame.index, frame)
+    _check_ids(frame.index, side, taken)
+    return Given(side, frame.index, frame, taken=taken)
 
 
 def _only_counts(index: pd.Index) -> bool:
@@ -84,13 +90,14 @@ def written(value: Any) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
-def _check_ids(ids: pd.Index, side: str) -> None:
+def _check_ids(ids: pd.Index, side: str, taken: str = "") -> None:
     if ids.hasnans:
         raise FeatureError(
-            f"an id of the {side} features is missing (line {int(ids.isna().argmax()) + 1})"
+            f"an id of the {side} features is missing (line {int(ids.isna().argmax()) + 1}){taken}"
         )
     twice = ids[ids.duplicated()]
     if len(twice):
         raise FeatureError(
-            f"the id {written(twice[0])} stands twice among the {side} features; keep one line of it"
+            f"the id {written(twice[0])} stands twice among the {side} features; keep one line "
+            f"of it{taken}"
         )
