@@ -110,3 +110,28 @@ def test_the_pattern_can_be_left_out(folder, tmp_path):
     run(*fit, "--pattern", "none")
     assert onebit.load(tmp_path / "m.onebit").pattern is None
     assert "knows no pattern" in run(*fit[:5], "gibbs", "--pattern", "rows", code=2).stderr
+
+
+@pytest.mark.parametrize("shape", ["semicolons", "with an index", "parquet with an index"])
+def test_tables_are_read_as_people_save_them(folder, tmp_path, shape):
+    people = pd.read_csv(folder / "people.csv")
+    path = tmp_path / ("p.parquet" if "parquet" in shape else "p.csv")
+    if shape == "semicolons":
+        people.to_csv(path, index=False, sep=";")
+    elif shape == "with an index":
+        people.to_csv(path)
+    else:
+        people.set_index("person").to_parquet(path)
+    fit = ("fit", folder / "answers.csv", "-o", tmp_path / "m.onebit", "-m", "logistic", "--rank", 1)
+    assert "5 row features" in run(*fit, "--row-features", path).stderr
+
+
+@pytest.mark.parametrize("word", ["007", "1.5", "x5"])
+def test_an_id_that_is_not_written_as_the_answers_are_is_named(folder, tmp_path, word):
+    frame = pd.read_csv(folder / "answers.csv")
+    frame["person"] = frame["person"].str[1:].astype(int)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    (tmp_path / "p.csv").write_text(f"person,age\n1,30\n{word},40\n2,50\n")
+    fit = ("fit", tmp_path / "a.csv", "-o", tmp_path / "m.onebit", "-m", "logistic", "--rank", 1)
+    result = run(*fit, "--row-features", tmp_path / "p.csv", code=1)
+    assert f"the id '{word}' is no whole number" in result.stderr

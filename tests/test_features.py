@@ -11,8 +11,9 @@ import scipy.sparse
 
 import onebit
 from onebit import AutoCompleter, GibbsCompleter, HingeCompleter, LogisticCompleter, NuclearNormCompleter
-from onebit.data.features import learnt, with_features
+from onebit.data.features import learnt
 from onebit.data.given_features import FeatureError, given
+from onebit.data.joining import with_features
 from onebit.data.observations import Observations
 
 CITIES = {"A": 0.0, "B": 0.5, "C": -0.5}
@@ -315,3 +316,47 @@ def test_of_an_id_without_answers_the_pattern_is_unknown_not_empty(inference):
     # And as uncertain as columns are beside each other.
     unknown = model.predict_uncertainty([(0, 85)])[0]
     assert unknown > 0.8 * np.std(model.column_effects_.iloc[:80])
+
+
+def fitted_with(frame):
+    rng = np.random.default_rng(0)
+    pairs = pd.DataFrame({"person": rng.choice(frame.index, 400), "item": rng.integers(0, 20, 400)})
+    return LogisticCompleter(1, max_iter=5, random_state=0).fit(
+        pairs, rng.integers(0, 2, 400), row_features=frame
+    )
+
+
+def people_of(**columns):
+    return pd.DataFrame(columns, index=pd.Index([f"p{k}" for k in range(40)], name="person"))
+
+
+def test_that_a_value_is_missing_may_be_all_that_a_column_tells():
+    half = np.arange(40) % 2 == 0
+    model = fitted_with(people_of(tier=np.where(half, "gold", None), paid=np.where(half, 1.0, np.nan)))
+    assert "tier is missing" in set(model.feature_effects_["feature"])
+    new = pd.DataFrame({"tier": [np.nan], "paid": [np.nan]}, index=pd.Index(["new"], name="person"))
+    assert np.isfinite(model.fold_in(row_features=new).decision_function([("new", 0)])).all()
+
+
+def test_new_values_must_be_of_the_fitted_kind():
+    model = fitted_with(people_of(member=np.arange(40) % 2 == 0, level=list("12x2") * 10))
+    new = pd.DataFrame({"member": [7], "level": [1]}, index=pd.Index(["new"], name="person"))
+    with pytest.raises(FeatureError, match="was a yes or no"):
+        model.fold_in(row_features=new)
+    model.fold_in(
+        row_features=new.assign(member=1)
+    )  # a level that was read as a number is the same level
+    with pytest.raises(FeatureError, match="leave it blank"):
+        model.fold_in(row_features=new.assign(member=1, level=9).rename(index={"new": "newer"}))
+
+
+def test_numbers_of_any_kind_are_numbers_and_beyond_reason_are_refused():
+    from decimal import Decimal
+
+    plain = fitted_with(people_of(x=np.arange(40.0)))
+    assert fitted_with(people_of(x=[Decimal(k) for k in range(40)])).objective_ == plain.objective_
+    assert fitted_with(people_of(x=np.arange(40.0))["x"].to_frame()).objective_ == plain.objective_
+    with pytest.raises(FeatureError, match="choose a larger unit"):
+        fitted_with(people_of(x=np.arange(40.0) * 1e200))
+    with pytest.raises(FeatureError, match="several levels"):
+        given(people_of(x=np.arange(40.0)).set_index(["x"], append=True).assign(y=1.0), "row")

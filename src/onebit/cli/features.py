@@ -26,10 +26,13 @@ def pattern_of(name: str, word: str) -> dict[str, Any]:
     return {"pattern": None if word == "none" else word}
 
 
-def read_features(path: str | None, side: str, index: Any, column: str | None = None) -> Any:
+def read_features(
+    path: str | None, side: str, index: Any, column: str | None = None, other: str | None = None
+) -> Any:
     """Read a table of features, with its ids of the kind that the answers have.
 
-    The ids are in the column that is named as the answers' is, or else in the first.
+    The ids are in the column that is named as the answers' is, or else in the first, unless that has the
+    name of the ``other`` side's ids.
     """
     import pandas as pd
 
@@ -44,8 +47,10 @@ def read_features(path: str | None, side: str, index: Any, column: str | None = 
     try:
         if kind.endswith((".parquet", ".pq")):
             frame = pd.read_parquet(path)
+            if frame.index.name is not None:
+                frame = frame.reset_index()
         elif kind.endswith((".csv", ".tsv", ".txt")):
-            separator = "\t" if kind.endswith(".tsv") else ","
+            separator = "\t" if kind.endswith(".tsv") else _separator(path)
             first = pd.read_csv(path, sep=separator, nrows=0).columns
             own = column if column in first else first[0]
             # Ids are text until the answers say otherwise: 007 is not 7.
@@ -56,20 +61,47 @@ def read_features(path: str | None, side: str, index: Any, column: str | None = 
         if isinstance(error, WrongCommand):
             raise
         raise FileError(f"{path} cannot be read as a table of {side} features: {error}") from None
+    frame = frame[[name for name in frame.columns if not str(name).startswith("Unnamed: ")]]
+    if frame.shape[1] < 2 or len(frame) == 0:
+        raise FileError(
+            f"{path}: no {side} features; a line of names and at least two columns are needed"
+        )
     own = column if column in frame.columns else frame.columns[0]
+    if own == other and own != column:
+        raise FileError(f"{path}: {own!r} is the name of the other side's ids, and no {side} id is there")
     frame = frame.set_index(own)
-    frame.index = _like(frame.index, index)
+    frame.index = _like(frame.index, index, path)
     return frame
 
 
-def _like(ids: Any, index: Any) -> Any:
-    """Return ids as numbers or as words, as those of the answers are."""
+def _separator(path: str) -> str:
+    """Return the comma or the semicolon, whichever stands more often in a file's first line."""
+    import gzip
+
+    if path.endswith(".gz"):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            line = file.readline()
+    elif path.endswith(".zst"):
+        return ","
+    else:
+        with open(path, encoding="utf-8") as file:
+            line = file.readline()
+    return ";" if line.count(";") > line.count(",") else ","
+
+
+def _like(ids: Any, index: Any, path: str) -> Any:
+    """Return ids as numbers or as words, as those of the answers are; 007 is not 7."""
     import pandas as pd
 
-    known, found = index.labels.inferred_type, ids.inferred_type
-    if known == "string" and found != "string":
-        return ids.astype(str)
-    if known == "integer" and found == "string":
-        numbers = pd.to_numeric(ids, errors="coerce")
-        return ids if numbers.isna().any() else pd.Index(numbers.astype("int64"))
-    return ids
+    from onebit.data.checked import FileError
+
+    known = index.labels.inferred_type
+    if known == "string":
+        return ids if ids.inferred_type == "string" else ids.astype(str)
+    if known != "integer" or ids.inferred_type == "integer":
+        return ids
+    written = [str(value) for value in ids]
+    for text in written:
+        if not text.lstrip("-").isdigit() or str(int(text)) != text:
+            raise FileError(f"{path}: the id {text!r} is no whole number, as the ids of the answers are")
+    return pd.Index([int(text) for text in written], name=ids.name)

@@ -68,7 +68,7 @@ def told(
     voice: Voice, seen: Any, paths: tuple[str | None, str | None], names: tuple[str | None, str | None]
 ) -> Any:
     """Join the features of rows and of columns to the answers, and say what they are."""
-    from onebit.data.features import encoders_of, with_features
+    from onebit.data.joining import encoders_of, with_features
 
     if paths == (None, None):
         return seen
@@ -77,8 +77,8 @@ def told(
         for name, index in zip(names, (seen.rows, seen.columns), strict=True)
     ]
     frames = (
-        read_features(paths[0], "row", seen.rows, own[0]),
-        read_features(paths[1], "column", seen.columns, own[1]),
+        read_features(paths[0], "row", seen.rows, own[0], own[1]),
+        read_features(paths[1], "column", seen.columns, own[1], own[0]),
     )
     before = seen.shape
     seen = with_features(seen, frames)

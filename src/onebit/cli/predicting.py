@@ -205,8 +205,8 @@ def new_from_features(voice: Voice, model: Any, paths: tuple[str | None, str | N
         None if index.labels.name is None else str(index.labels.name)
         for index in (model.rows_, model.columns_)
     ]
-    rows = read_features(paths[0], "row", model.rows_, names[0])
-    columns = read_features(paths[1], "column", model.columns_, names[1])
+    rows = read_features(paths[0], "row", model.rows_, names[0], names[1])
+    columns = read_features(paths[1], "column", model.columns_, names[1], names[0])
     model.fold_in(row_features=rows, column_features=columns)
     done = model.folded_in_
     voice.note(f"known by their features: {done.rows:,} new rows, {done.columns:,} new columns")

@@ -30,8 +30,8 @@ from onebit.completers.predicting import Predicting
 from onebit.completers.predictions import Answers, Codes
 from onebit.completers.predictors import Predictor
 from onebit.completers.record import Record
-from onebit.data.features import encoders_of, with_features
 from onebit.data.ids import IdIndex, pair_columns
+from onebit.data.joining import encoders_of, with_features
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
 from onebit.engine.checkpoint import checkpoint as checkpointed
@@ -141,7 +141,10 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         if row_features is not None or column_features is not None:
             observations = with_features(observations, (row_features, column_features))
         if observations.features != (None, None) and not self._takes_features:
-            raise ValueError(f"{type(self).__name__} takes no features; use LogisticCompleter")
+            raise ValueError(
+                f"{type(self).__name__} takes no features; use AutoCompleter, LogisticCompleter or "
+                "HingeCompleter (--model auto, logistic or hinge)"
+            )
         if getattr(self, "verbose", 0):
             log_to_stderr()
         wanted = None if predict_for is None else pair_columns(predict_for)

@@ -35,5 +35,7 @@ def feature_effects(model: Any) -> pd.DataFrame:
             table |= {"low": effect - half, "high": effect + half}
         tables.append(pd.DataFrame(table))
     if not tables:
-        raise AttributeError("this model was fitted without features, or without effects on their side")
+        told = any(encoder is not None for encoder in model._encoders)
+        lacking = "effects on the side of its features" if told else "features"
+        raise AttributeError(f"this model was fitted without {lacking}")
     return pd.concat(tables, ignore_index=True)

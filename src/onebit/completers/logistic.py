@@ -94,6 +94,8 @@ class LogisticCompleter(PairClassifier):
         What the last ``fold_in`` added and skipped.
     row_effects_, column_effects_ : Series
         The effect of each row on a typical column, and of each column on a typical row, as log-odds.
+    feature_effects_ : DataFrame
+        Of a model fitted with features: what each adds to the effect of a row or column.
     classes_ : ndarray
         The two answers as they were written, "no" first.
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from onebit.data import checked
-from onebit.data.given_features import FeatureError, Given, given, written
-from onebit.data.ids import IdIndex
-from onebit.data.observations import Observations
-from onebit.data.sides import MEMBERS
+from onebit.data.given_features import FeatureError, Given, written
 from onebit.data.storage import Tensors
 
 Array = NDArray[np.float64]
@@ -30,6 +29,8 @@ Array = NDArray[np.float64]
 MANY_LEVELS = 50
 # Of a file.
 LARGEST_COUNT = 2**16
+# Squares of it are far from what a double holds.
+LARGEST_VALUE = 1e100
 
 
 @dataclass(frozen=True)
@@ -203,10 +204,12 @@ def learnt(given: Given) -> Encoder:
     square = np.asarray(raw.multiply(raw).sum(axis=0)).ravel() / count
     deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
     constant = deviation <= 1e-12 * np.maximum(np.sqrt(square), 1e-300)
-    if constant.any() and given.matrix is None:
+    # Of a column with gaps, that a value is missing may be all that it tells.
+    whole = np.array([not column.missing for column in columns for _ in column.features], bool)
+    if given.matrix is None and (constant & whole).any():
+        place = int((constant & whole).argmax())
         raise FeatureError(
-            f"the {given.side} feature {names[int(constant.argmax())]!r} is the same for everyone; "
-            "leave it out"
+            f"the {given.side} feature {names[place]!r} is the same for everyone; leave it out"
         )
     scale = np.where(numeric & ~constant, 2.0 * deviation, 1.0)
     return Encoder(columns, names, mean / scale, scale)
@@ -218,6 +221,8 @@ def _learnt_column(given: Given, name: str) -> Column:
     missing = bool(values.isna().any())
     if missing and values.isna().all():
         raise FeatureError(f"the {given.side} feature {name!r} has no value at all; leave it out")
+    if values.dtype == object and all(_is_number(value) for value in values.dropna()):
+        return Column(name, "number", (), missing)
     if pd.api.types.is_bool_dtype(values) or _only_booleans(values):
         return Column(name, "boolean", (), missing)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values):
@@ -234,6 +239,10 @@ def _learnt_column(given: Given, name: str) -> Column:
     return Column(name, "category", tuple(levels), missing)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (Real, Decimal)) and not isinstance(value, (bool, np.bool_))
+
+
 def _only_booleans(values: pd.Series) -> bool:
     return values.dtype == object and all(isinstance(v, (bool, np.bool_)) for v in values.dropna())
 
@@ -241,6 +250,8 @@ def _only_booleans(values: pd.Series) -> bool:
 def _words(values: pd.Series, name: str, side: str) -> pd.Series:
     """Return a column of categories as words."""
     kind = values.dtype
+    if values.isna().all():
+        return values.astype(object).where(values.notna(), None)
     if isinstance(kind, pd.CategoricalDtype):
         return values.astype(object).map(str, na_action="ignore")
     plain = kind.kind == "O" and not isinstance(kind, pd.StringDtype)
@@ -268,13 +279,16 @@ def _numbers(column: Column, values: pd.Series, given: Given) -> tuple[Any, Any]
     """Return the features that a column becomes, and where they are missing."""
     absent = values.isna().to_numpy()
     if column.kind == "category":
+        if pd.api.types.is_numeric_dtype(values):  # levels such as 1 and 2, read for themselves
+            values = values.astype(object).map(lambda value: f"{value:g}", na_action="ignore")
         words = _words(values, column.name, given.side)
         codes = pd.Index(column.levels, dtype=object).get_indexer(pd.Index(words.where(~absent, None)))
         unknown = (codes < 0) & ~absent
         if unknown.any():
             raise FeatureError(
                 f"the {given.side} feature {column.name!r} has the value "
-                f"{str(values.iloc[int(unknown.argmax())])[:40]!r}, which the model has not seen"
+                f"{str(values.iloc[int(unknown.argmax())])[:40]!r}, which the model has not seen; "
+                "leave it blank, and it counts as average"
             )
         known = np.flatnonzero(codes >= 0)
         parts = scipy.sparse.csr_array(
@@ -292,6 +306,16 @@ def _numbers(column: Column, values: pd.Series, given: Given) -> tuple[Any, Any]
     if infinite.any():
         where = given.ids[int(infinite.argmax())]
         raise FeatureError(f"the {given.side} feature {column.name!r} of {written(where)} is infinite")
+    large = np.abs(np.where(absent, 0.0, numbers)) > LARGEST_VALUE
+    if large.any():
+        raise FeatureError(
+            f"the {given.side} feature {column.name!r} is beyond {LARGEST_VALUE:g}; choose a larger unit"
+        )
+    if column.kind == "boolean" and not np.isin(numbers[~absent], (0.0, 1.0)).all():
+        raise FeatureError(
+            f"the {given.side} feature {column.name!r} was a yes or no when the model was fitted, and "
+            "now holds other numbers"
+        )
     own = scipy.sparse.csr_array(np.where(absent, 0.0, numbers)[:, None])
     return _with_flags(own, absent, column.missing)
 
@@ -304,50 +328,6 @@ def _with_flags(own: Any, absent: NDArray[np.bool_], flagged: bool) -> tuple[Any
         return own, gaps
     nothing = scipy.sparse.csr_array(flags.shape)
     return scipy.sparse.hstack([own, flags]), scipy.sparse.hstack([gaps, nothing])
-
-
-def with_features(observations: Observations, features: tuple[Any, Any]) -> Observations:
-    """Tell observations what is known of their rows and columns; ids without answers join them."""
-    indexes: list[IdIndex] = [observations.rows, observations.columns]
-    told: list[Any] = [None, None]
-    for side, name in enumerate(MEMBERS):
-        if features[side] is None:
-            continue
-        found = given(features[side], name)
-        _check_side(found, indexes[side].labels.name, indexes[1 - side].labels.name)
-        codes = indexes[side].encode(found.ids)
-        if not (codes >= 0).any():
-            raise FeatureError(
-                f"none of the {len(codes):,} ids of the {name} features (such as "
-                f"{written(found.ids[0])}) has answers as a {name} (such as "
-                f"{written(indexes[side].labels[0])}); are they of the other side?" + found.taken
-            )
-        new = codes < 0
-        if new.any():
-            codes = codes.copy()
-            codes[new] = len(indexes[side]) + np.arange(new.sum(), dtype=np.int32)
-            indexes[side] = indexes[side].extended(pd.Index(found.ids)[new])
-        told[side] = learnt(found), found, codes
-    matrices = [
-        None if part is None else part[0].encoded(part[1], part[2], len(index))
-        for part, index in zip(told, indexes, strict=True)
-    ]
-    return observations.over(*indexes).told((matrices[0], matrices[1]))
-
-
-def _check_side(found: Given, own: Any, other: Any) -> None:
-    """Refuse features that are keyed by the other side's ids, as far as names tell."""
-    key = found.ids.name
-    if key is not None and key == other and key != own:
-        raise FeatureError(
-            f"the {found.side} features are keyed by {key!r}, which is the name of the other side's ids"
-        )
-
-
-def encoders_of(observations: Observations) -> Encoders:
-    """Return how the features of rows and of columns became numbers."""
-    rows, columns = (None if part is None else part.encoder for part in observations.features)
-    return rows, columns
 
 
 def matrix_state(told: FeatureMatrix, name: str) -> Tensors:

@@ -35,23 +35,27 @@ def given(features: Any, side: str) -> Given:
         return _matrix_given(features, side)
     if hasattr(features, "to_pandas"):
         features = features.to_pandas()
+    if isinstance(features, pd.Series):
+        features = features.to_frame(features.name if features.name is not None else "feature")
     if not isinstance(features, pd.DataFrame):
         raise TypeError(
             f"{side} features are a table keyed by id (pandas, polars, pyarrow) or a pair of ids and a "
             f"matrix, got {type(features).__name__}"
         )
     frame, taken = features, ""
+    if isinstance(frame.index, pd.MultiIndex):
+        raise FeatureError(f"the {side} features have an index of several levels; keep the ids alone")
     if _only_counts(frame.index):
         if frame.shape[1] < 2:
             raise FeatureError(
                 f"the {side} features have {frame.shape[1]} column(s); the first is taken for the ids, "
                 "and at least one more holds what is known"
             )
-        if isinstance(features, pd.DataFrame):
-            taken = (
-                f" (ids are taken from the first column, {str(frame.columns[0])!r}, since the index has no "
-                "name; give it one with rename_axis if it holds the ids)"
-            )
+        name = str(frame.columns[0])
+        taken = (
+            f" (ids are taken from the first column, {name!r}, since the index has no name; give it one "
+            "with rename_axis if it holds the ids)"
+        )
         frame = frame.set_index(frame.columns[0])
     if frame.shape[1] == 0 or len(frame) == 0:
         raise FeatureError(f"the {side} features are an empty table")

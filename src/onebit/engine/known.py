@@ -148,7 +148,7 @@ def directions(presence: Presence, rng: np.random.Generator) -> tuple[Any, Any]:
     wanted = min(DIRECTIONS, *presence.shape)
     # Signs at random do as well as normal numbers, and cost a tenth.
     signs = rng.integers(0, 2, (presence.shape[1], wanted), dtype=np.int8)
-    right = presence.placed(2.0 * signs - 1.0)
+    right = presence.placed(2.0 * signs.astype(float) - 1.0)
     for _ in range(_ROUNDS):
         left = orthonormal(presence, presence.times(0, right))
         right = orthonormal(presence, presence.times(1, left))
@@ -203,7 +203,7 @@ def _side(tall: Tall, others: int, pattern: Any, features: Told | None) -> tuple
     maps = np.zeros((0 if features is None else features.shape[1], 0))
     if features is not None:
         lines, maps = feature_directions(features)
-        if lines.shape[1]:
+        if np.abs(lines).max(initial=0.0) > 0.0:
             told = tall.placed(lines)
             told, found, turn = _orthogonal(tall, told)
             maps = maps @ turn
