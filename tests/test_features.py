@@ -350,6 +350,19 @@ def test_new_values_must_be_of_the_fitted_kind():
         model.fold_in(row_features=new.assign(member=1, level=9).rename(index={"new": "newer"}))
 
 
+def test_a_matrix_that_tells_nothing_is_taken_and_tells_nothing(tmp_path):
+    rng = np.random.default_rng(0)
+    pairs, answers = rng.integers(0, 30, (400, 2)), rng.integers(0, 2, 400)
+    for pattern in (None, "both"):
+        model = LogisticCompleter(1, max_iter=5, pattern=pattern, random_state=0)
+        model.fit(pairs, answers, row_features=(np.arange(30), np.ones((30, 2))))
+        with pytest.raises(AttributeError, match="without"):
+            model.feature_effects_  # noqa: B018
+        model.save(tmp_path / "m.onebit")
+        again = onebit.load(tmp_path / "m.onebit")
+        np.testing.assert_array_equal(again.predict_proba(pairs), model.predict_proba(pairs))
+
+
 def test_numbers_of_any_kind_are_numbers_and_beyond_reason_are_refused():
     from decimal import Decimal
 

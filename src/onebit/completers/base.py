@@ -343,8 +343,10 @@ def know(model: PairClassifier, found: Found, data: Observations | PairClassifie
     """Make a completer know what was found for it elsewhere, and the ids and answers it is about."""
     if isinstance(data, Observations):
         model._know(data.rows, data.columns, data.classes, data.n)
+        model._encoders = encoders_of(data)
     else:
         model._know(data.rows_, data.columns_, data.classes_, data.n_observations_)
+        model._encoders = data._encoders
     model._take(found)
 
 

@@ -22,9 +22,11 @@ def feature_effects(model: Any) -> pd.DataFrame:
     """
     tables = []
     for side, encoder in enumerate(model._encoders):
-        if encoder is None or not model.predictor_.posterior.hierarchy.has_effect(side):
-            continue
         placing = model.predictor_.posterior.placings[side]
+        if encoder is None or placing is None or not placing.features.shape[1]:
+            continue
+        if not model.predictor_.posterior.hierarchy.has_effect(side):
+            continue
         mean, covariance = model.predictor_.feature_slopes(side)
         maps = encoder.contrasts(placing.features)
         effect = maps @ mean

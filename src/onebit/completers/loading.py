@@ -117,7 +117,7 @@ def _restored_encoders(
             continue
         encoder = restored_encoder(tensors, f"features.{name}", checked.section(content, name))
         placing = model.predictor_.posterior.placings[side]
-        if placing is None or len(placing.features) != len(encoder.names):
+        if placing is not None and len(placing.features) != len(encoder.names):
             raise storage.FileError(f"its features of {name} do not fit its posterior")
         found[side] = encoder
     return found[0], found[1]

@@ -209,7 +209,8 @@ def _side(tall: Tall, others: int, pattern: Any, features: Told | None) -> tuple
             maps = maps @ turn
             groups["features"], parts, squares = len(found), [told], [found]
             typical.append(np.zeros(len(found)))
-            maps = maps[:, : len(found)]
+        else:  # nobody differs
+            maps = maps[:, :0]
     width = sum(groups.values())
     loading, offset, cross = np.zeros((others, 0), np.float32), np.zeros(0), np.zeros((width, 0))
     if pattern is not None:
