@@ -60,10 +60,11 @@ def test_fit_says_what_it_guessed_held_out_and_certified(folder, tmp_path):
 
 def test_fit_repeats_and_is_what_python_does(folder, model, tmp_path):
     path = tmp_path / "m.onebit"
-    run("fit", folder / "school.csv", "-o", path, "-m", "logistic", "--rank", 3, "--threads", 1, "-q")
+    run("fit", folder / "school.csv", "-o", path, "-m", "logistic", "--rank", 3, "--threads", 1, "-q",
+        "--pattern", "none")  # fmt: skip
     again = onebit.load(path)
     seen = onebit.read_answers(folder / "school.csv")
-    direct = onebit.LogisticCompleter(3, random_state=0).fit(seen, certify=0.1)
+    direct = onebit.LogisticCompleter(3, pattern=None, random_state=0).fit(seen, certify=0.1)
     for other in (again, direct):
         np.testing.assert_array_equal(other.posterior_.rows.mean, model.posterior_.rows.mean)
         assert other.certify().bound == model.certify().bound
@@ -95,14 +96,14 @@ def test_nothing_held_out_means_no_certificate(folder, tmp_path):
 
 def test_a_refit_keeps_the_model_of_all_answers_and_says_its_price(folder, model, tmp_path):
     path = tmp_path / "m.onebit"
-    arguments = ("-m", "logistic", "--rank", 3, "--refit")
+    arguments = ("-m", "logistic", "--rank", 3, "--refit", "--pattern", "none")
     result = run("fit", folder / "school.csv", "-o", path, *arguments)
     assert "refitted on all answers, on entries drawn evenly from the whole table," in result.stdout
     assert f"Before the refit it was {at_most(model.certify().bound)}" in result.stdout
     assert re.search(r"the two fits differ on \d+\.\d% of the table", result.stdout)
     again = onebit.load(path)
     everything = onebit.read_answers(folder / "school.csv")
-    direct = onebit.LogisticCompleter(3, random_state=0).fit(everything)
+    direct = onebit.LogisticCompleter(3, pattern=None, random_state=0).fit(everything)
     np.testing.assert_array_equal(again.posterior_.rows.mean, direct.posterior_.rows.mean)
     assert again.certify().bound == pytest.approx(model.certify().bound + again.held_out_.disagreement)
     refused = run("predict", path, folder / "school.csv", "--max-error", 0.2, code=1).stderr
@@ -322,7 +323,7 @@ def test_ids_that_spreadsheets_would_run_are_said_and_guarded_when_asked_to(tmp_
 
 def test_a_model_that_forgot_its_answers_says_so(folder, tmp_path):
     path = tmp_path / "m.onebit"
-    arguments = ("-m", "logistic", "--rank", 3, "--forget-answers", "-q")
+    arguments = ("-m", "logistic", "--rank", 3, "--forget-answers", "-q", "--pattern", "none")
     run("fit", folder / "school.csv", "-o", path, *arguments)
     assert path.stat().st_size < (folder / "school.onebit").stat().st_size
     assert "does not hold its answers" in run("complete", path, "--top", 2, code=1).stderr

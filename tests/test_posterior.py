@@ -11,7 +11,7 @@ FAMILIES = pytest.mark.parametrize("covariance", ["full", "diagonal"])
 
 @pytest.fixture(scope="module", params=["full", "diagonal"])
 def posterior(request, small_world):
-    model = LogisticCompleter(3, covariance=request.param, max_iter=30)
+    model = LogisticCompleter(3, pattern=None, covariance=request.param, max_iter=30)
     return model.fit(small_world.pairs, small_world.answers).posterior_
 
 

@@ -113,9 +113,13 @@ def test_unknown_ids_count_with_what_is_known_of_the_other_one(logistic):
     draws, rng = logistic.draws_, np.random.default_rng(0)
     m = draws.shape[0] + 1.0
     mean_of_factors = draws.rows[:, :, :-1].sum(axis=0) / m
-    new = rng.normal(size=(4000, *draws.factors.shape)) * np.sqrt(draws.factors * (1 + 1 / m))
-    new += mean_of_factors
-    effect = draws.intercept + rng.normal(size=(4000, draws.count)) * np.sqrt(draws.effects[:, 0])
+    # Of a row never seen, its pattern is not known either.
+    typical, spread = draws.typical(0), draws.spread(0)
+    spread_of_factors = draws.factors * (1 + 1 / m) + spread[:, :-1]
+    new = rng.normal(size=(4000, *draws.factors.shape)) * np.sqrt(spread_of_factors)
+    new += mean_of_factors + typical[:, :-1]
+    effect = rng.normal(size=(4000, draws.count)) * np.sqrt(draws.effects[:, 0] + spread[:, -1])
+    effect += draws.intercept + typical[:, -1]
     scores = (new * draws.columns[2, :, :-1]).sum(axis=-1) + effect + draws.columns[2, :, -1]
     assert mean[0] == pytest.approx(scores.mean(), abs=0.03)
     assert variance[0] == pytest.approx(scores.var(), rel=0.05)

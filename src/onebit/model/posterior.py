@@ -245,7 +245,7 @@ class Posterior:
             sides.append(prior.extended(own.mean, own.covariance).taken(wanted + 1))
         shape = (len(codes[0]), len(codes[1]))
         hierarchy = replace(self.hierarchy, shape=shape, regressions=(None, None))
-        return Posterior(sides[0], sides[1], replace(self.hyper, slopes=(None, None)), hierarchy)
+        return Posterior(sides[0], sides[1], self.hyper, hierarchy)
 
     def _with_prior(self, side: int, codes: Codes) -> tuple[Gaussians, Codes]:
         """Return the Gaussians that these codes name, the prior of an unknown one first.
