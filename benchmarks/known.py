@@ -264,7 +264,8 @@ four or five stars. Means over splits with standard errors; differences in log-l
 {peers}
 
 onebit's settings are its defaults. SMURFF and myFM sample probit models of rank {rank}: {sweeps} sweeps,
-the first {burn_in} let go. Seconds are those of the fit; onebit and SMURFF use all cores, myFM one."""
+the first {burn_in} let go. Seconds are those of the fit and rough, since other work may have run beside
+it; onebit and SMURFF use all cores, myFM one."""
 PATTERN_TEXT = """## What the pattern of the answers is worth
 
 Which films somebody rated is known before the first rating is read. onebit's default lets the prior
@@ -397,7 +398,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     page += [page_table(found, DEFAULT, "splits", *columns), COLD_TEXT.format(**facts)]
     for side, title in ((1, "### New films"), (0, "### New users")):
         found = measured(COLD, (cold_split(table, side, seed) for seed in range(options.cold_splits)))
-        page += [title, page_table(found, EFFECTS, "AUC", "log-loss", "difference", "seconds")]
+        page += [title, page_table(found, EFFECTS, "AUC", "log-loss", "difference")]
     found = measured(WARM, random[:WARM_SPLITS])
     page += [WARM_TEXT.format(splits=found["split"].nunique()), page_table(found, WITHOUT, *columns)]
     text = "\n\n".join(page) + "\n"
