@@ -337,3 +337,11 @@ def test_results_belong_to_the_version_that_made_them(tmp_path, monkeypatch):
     (tmp_path / "changed.py").write_text("")
     monkeypatch.setattr(keeping, "onebit", SimpleNamespace(__file__=str(tmp_path / "changed.py")))
     assert keeping.folder_of_this_version(tmp_path) != before
+
+
+def test_what_the_pattern_costs_is_measured_with_and_without_it(capsys):
+    from benchmarks import pattern_speed
+
+    (found,) = pattern_speed.main(["--answers", "3000", "--repeats", "1"])
+    assert found["ratio"] == found["with_s"] / found["without_s"]
+    assert "ratio" in capsys.readouterr().out
