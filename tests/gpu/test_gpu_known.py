@@ -20,7 +20,7 @@ def known_by(seen, *workers, features=(None, None), recipe=None):
 
 
 def test_the_directions_are_the_cpus(cpu, gpu):
-    seen = random_answers((30, 20), 0.3, 1)
+    seen = random_answers((14, 10), 0.4, 1)
     pairs = np.stack([seen.by_row.owners(), seen.by_row.index], axis=1)
     again = np.concatenate([pairs, pairs[::3]])  # entries answered twice count once
     seen = Observations.from_pairs(again, np.resize([1, 0, 0], len(again)))
@@ -41,7 +41,7 @@ def test_the_directions_are_the_cpus(cpu, gpu):
 def test_a_descent_with_the_pattern_is_the_cpus(full, loss, cpu, gpu):
     from dataclasses import replace
 
-    seen = random_answers((24, 18), 0.4, 2)
+    seen = random_answers((10, 8), 0.5, 2)
     recipe = Recipe(rank=2, pattern="both", loss=loss)
     known = known_by(seen, cpu, gpu, recipe=recipe)
     # The same directions, each where the work is done.
@@ -73,21 +73,21 @@ def gpu_values(gpu, values):
 
 
 def test_a_completer_with_pattern_and_features_fits_on_the_device(rng):
-    seen = random_answers((40, 25), 0.3, 3)
+    seen = random_answers((16, 10), 0.5, 3)
     pairs = np.stack([seen.by_row.owners(), seen.by_row.index], axis=1)
     answers = (seen.by_row.sign > 0).astype(int)
     import pandas as pd
 
     people = pd.DataFrame(
-        {"id": np.arange(45), "age": rng.normal(size=45), "member": rng.random(45) < 0.5}
+        {"id": np.arange(20), "age": rng.normal(size=20), "member": rng.random(20) < 0.5}
     )
     models = [
-        LogisticCompleter(2, random_state=0, device=where, max_iter=25).fit(
+        LogisticCompleter(2, random_state=0, device=where, max_iter=8).fit(
             pairs, answers, row_features=people
         )
         for where in ("cpu", "cuda")
     ]
-    asked = [(i, j) for i in (0, 3, 44) for j in (0, 5)]
+    asked = [(i, j) for i in (0, 3, 19) for j in (0, 5)]
     np.testing.assert_allclose(models[0].predict_proba(asked), models[1].predict_proba(asked), atol=0.02)
     np.testing.assert_allclose(
         models[0].feature_effects_["effect"], models[1].feature_effects_["effect"], atol=0.02
