@@ -9,7 +9,7 @@ from onebit import HingeCompleter, LogisticCompleter, Observations
 from onebit.data.ids import IdIndex
 from onebit.engine.cpu.passes import STEPS
 from onebit.engine.descent import Schedule, minimise
-from onebit.engine.workers import Cpu, workers
+from onebit.engine.workers import Cpu, Machine, workers
 from onebit.model.gaussians import Gaussians
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import HINGE, LOGISTIC
@@ -36,7 +36,7 @@ def setting(observations, effects, prior, rank=4):
 
 def run(observations, hierarchy, loss, full, temperature=1.3, n_jobs=1, **schedule):
     schedule = Schedule(**({"max_iter": 60, "tol": 1e-7} | schedule))
-    with workers("cpu", n_jobs, observations.n) as pool:
+    with workers(Machine(n_jobs), observations.n) as pool:
         start = pool.start(observations, hierarchy, np.random.default_rng(0))
         return minimise(
             observations, hierarchy, loss, start,

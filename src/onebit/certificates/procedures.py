@@ -115,7 +115,7 @@ def learnt_prior_fit(
     hierarchy = replace(start.hierarchy, sparse=None, regressions=(None, None))
     hyper = replace(start.hyper, slopes=(None, None))
     found: list[tuple[float, Fit]] = []
-    with workers(machine.device, machine.n_jobs, rest.n) as crew:
+    with workers(machine, rest.n) as crew:
         for factor in NARROWER:
             rows, columns = (
                 Gaussians(side.mean, factor * side.covariance, side.full) for side in start.sides

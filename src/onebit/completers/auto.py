@@ -125,7 +125,7 @@ class AutoCompleter(PairClassifier):
             "n_jobs": self.n_jobs,
             "device": self.device,
         }
-        with workers(machine.device, machine.n_jobs, observations.n) as crew:
+        with workers(machine, observations.n) as crew:
             search = Search(observations, rng, crew, callback, self.pattern is not None)
             best = search.run() if search.usable else None
             if best is not None:

@@ -34,6 +34,7 @@ from onebit.data.ids import IdIndex, pair_columns
 from onebit.data.joining import encoders_of, with_features
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
+from onebit.engine.checkpoint import Checkpoint
 from onebit.engine.checkpoint import checkpoint as checkpointed
 from onebit.engine.cpu.compilation import announced
 from onebit.engine.crew import Callback, Progress
@@ -158,8 +159,9 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
             )
         fitted = observations if division is None else division.fitted
         begin = None if start is None else self._begin(start, fitted)
-        with self._checkpoint(checkpoint, observations, certify, begin):
-            found = self._found(fitted, machine, self._reporting(callback), begin, wanted)
+        with self._checkpoint(checkpoint, observations, certify, begin) as kept:
+            where = machine._replace(checkpoint=kept)
+            found = self._found(fitted, where, self._reporting(callback), begin, wanted)
         self._know(observations.rows, observations.columns, observations.classes, observations.n)
         self._encoders = encoders_of(observations)
         self._take(found)
@@ -254,7 +256,7 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         observations: Observations,
         certify: float | None,
         start: Posterior | None,
-    ) -> AbstractContextManager[None]:
+    ) -> AbstractContextManager[Checkpoint | None]:
         if folder is None:
             return nullcontext()
         if not self._keeps_checkpoints():

@@ -88,7 +88,7 @@ def followed(
     pairs: tuple[Codes, Codes] | None,
 ) -> Found:
     """Follow a recipe where the machine says, and return what a completer keeps of it."""
-    with workers(machine.device, machine.n_jobs, observations.n) as crew:
+    with workers(machine, observations.n) as crew:
         fitted = fit(recipe, observations, crew, rng, start, callback=callback, pairs=pairs)
     return found_of(recipe, fitted)
 

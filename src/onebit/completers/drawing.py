@@ -18,7 +18,7 @@ from onebit.completers.predictions import Answers
 from onebit.completers.predictors import Predictor
 from onebit.data.ids import IdIndex
 from onebit.engine.seeds import generator
-from onebit.engine.workers import workers
+from onebit.engine.workers import Machine, workers
 from onebit.model.posterior import Posterior
 
 NOT_GAUSSIAN = (
@@ -70,7 +70,7 @@ class Drawing:
         if seed not in self._optima:
             answers = self._certifiable_answers
             assert answers is not None
-            with workers("cpu", -1, answers.fitted.n) as crew:
+            with workers(Machine(-1), answers.fitted.n) as crew:
                 found = optimise(OPTIMISED, answers.fitted, crew, generator(seed))
             self._optima[seed] = found.fit.posterior, found.prior_choices
         return self._optima[seed]

@@ -136,7 +136,7 @@ class GibbsCompleter(PairClassifier):
             raise ValueError(f'temperature must be a positive number or "auto", got {self.temperature!r}')
         if start is not None:
             raise ValueError("GibbsCompleter starts from hinge fits of its own; leave start out")
-        with workers(machine.device, machine.n_jobs, observations.n) as crew:
+        with workers(machine, observations.n) as crew:
             found = optimise(
                 self._recipe(),
                 observations,

@@ -116,11 +116,11 @@ class GaussianPredictor:
 
     def moments(self, rows: Codes, columns: Codes, machine: Machine) -> tuple[Array, Array]:
         """Return mean and variance of scores."""
-        return scoring.score_moments(self.posterior, rows, columns, *machine)
+        return scoring.score_moments(self.posterior, rows, columns, machine.n_jobs, machine.device)
 
     def scores(self, rows: Codes, columns: Codes, machine: Machine) -> Array:
         """Return mean scores alone."""
-        return scoring.scores(self.posterior, rows, columns, *machine)
+        return scoring.scores(self.posterior, rows, columns, machine.n_jobs, machine.device)
 
     def decisions(self, rows: Codes, columns: Codes, machine: Machine) -> Array:
         """Return the mean scores: their curve passes one half at zero."""
@@ -144,7 +144,7 @@ class GaussianPredictor:
 
     def top_columns(self, rows: Codes, count: int, seen: View | None, machine: Machine) -> Codes:
         """Return the columns with the highest scores."""
-        return top_columns(self.posterior, rows, count, seen, *machine)
+        return top_columns(self.posterior, rows, count, seen, machine.n_jobs, machine.device)
 
     def main_effects(self, side: int) -> Array | None:
         """Return the mean effects."""

@@ -1,9 +1,9 @@
 """Long fits that survive being killed.
 
-A fit is a sequence of descents (``minimise``), one or a few dozen. While a checkpoint is in force, each
-leaves its state in a folder from time to time and its result at the end. The same fit started again finds
-its finished descents there, takes up the unfinished one where it was left, and comes to the same result,
-bit for bit.
+A fit is a sequence of descents (``minimise``), one or a few dozen. Where the workers of a fit have a
+checkpoint, each descent leaves its state in a folder from time to time and its result at the end. The
+same fit started again finds its finished descents there, takes up the unfinished one where it was left,
+and comes to the same result, bit for bit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -85,22 +84,14 @@ class Checkpoint:
             (self.folder / _IDENTITY).unlink(missing_ok=True)
 
 
-_PRESENT: ContextVar[Checkpoint | None] = ContextVar("checkpoint", default=None)
-
-
-def present() -> Checkpoint | None:
-    """Return the checkpoint in force, if any."""
-    return _PRESENT.get()
-
-
 def own_name(path: Path) -> bool:
     """Say whether a fit that keeps its checkpoints beside ``path`` would write, or remove, this file."""
     return path.name in (_IDENTITY, _LOCK) or _OWN.fullmatch(path.name) is not None
 
 
 @contextmanager
-def checkpoint(folder: Path, identity: Mapping[str, Any]) -> Iterator[None]:
-    """Keep the descents within the block in ``folder``; all of it is removed once the block is done.
+def checkpoint(folder: Path, identity: Mapping[str, Any]) -> Iterator[Checkpoint]:
+    """Yield what keeps descents in ``folder``; all of it is removed once the block is done.
 
     The folder goes too if it was made for this fit and nobody put anything else there. ``identity`` says
     which fit it is: a folder that another one has left is refused, and so is one in which another process
@@ -117,11 +108,7 @@ def checkpoint(folder: Path, identity: Mapping[str, Any]) -> Iterator[None]:
         made = _identified(folder, identity, made)
         own = Checkpoint(folder, made)
         own.clear(unfinished=True)
-        token = _PRESENT.set(own)
-        try:
-            yield
-        finally:
-            _PRESENT.reset(token)
+        yield own
         own.clear()
     if made:
         with suppress(OSError):  # somebody else's files, or another fit that begins

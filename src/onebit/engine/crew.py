@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data.observations import Observations
+from onebit.engine.checkpoint import Descent
 from onebit.engine.known import NOTHING, Known
 from onebit.engine.rotation import Change
 from onebit.engine.start import Start
@@ -103,6 +104,10 @@ class Workers(Protocol):
     @property
     def count(self) -> int:
         """Threads for what is left to the CPU."""
+        ...
+
+    def journal(self) -> Descent | None:
+        """Return where the next descent, or sampling run, leaves its state; None without a checkpoint."""
         ...
 
     def start(

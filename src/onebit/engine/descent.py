@@ -102,8 +102,7 @@ def minimise(
     known: Known = NOTHING,
 ) -> Fit:
     """Descend from ``start`` (a spectral start, or the posterior of a similar fit) to a posterior."""
-    kept = checkpoint.present() if isinstance(hierarchy, Hierarchy) else None
-    journal = None if kept is None else kept.next()
+    journal = workers.journal()
     saved = None
     if journal is not None:
         assert isinstance(hierarchy, Hierarchy)

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data.observations import Observations, View
-from onebit.engine.cpu.passes import whole_blocks
+from onebit.engine.cpu.passes import add_lines, whole_blocks
 from onebit.engine.cpu.threads import Threads
-from onebit.engine.cpu.vectors import BLOCK, prefetch16, weighted_sum16
+from onebit.engine.cpu.vectors import BLOCK, prefetch16
 from onebit.model.hierarchy import Hierarchy
 
 Array = NDArray[np.float64]
@@ -164,10 +164,7 @@ def _multiply(begin, end, start, index, sign, weight, mean_weight, own_scale, ow
                 if weight.shape[0] > 0:
                     residual *= min(weight[chunk + k] / mean_weight, LARGEST_WEIGHT)
                 values[k] = residual
-            for at in range(0, width, BLOCK):
-                weighted_sum16(values, count, vectors, index, chunk, at, part, at)
-            for t in range(width):
-                out[i, t] += own_scale[i] * part[t]
+            add_lines(values, count, vectors, index, chunk, own_scale[i], part, out[i])
 
 
 class _Residuals:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onebit.data.observations import Observations
+from onebit.engine.checkpoint import Checkpoint, Descent
 from onebit.engine.cpu.presence import CpuPresence, CpuTall
 from onebit.engine.cpu.side import Side
 from onebit.engine.cpu.threads import Threads, thread_count, threads
@@ -24,22 +25,31 @@ from onebit.model.posterior import Posterior
 
 
 class Machine(NamedTuple):
-    """Where work is to be done: threads, and "cpu", "cuda", "cuda:1" or "auto"."""
+    """Where work is to be done, and where it leaves its state.
+
+    Threads; "cpu", "cuda", "cuda:1" or "auto"; a checkpoint.
+    """
 
     n_jobs: int | None = None
     device: str = "cpu"
+    checkpoint: Checkpoint | None = None
 
 
 class Cpu:
     """The cores of this machine."""
 
-    def __init__(self, pool: Threads | None = None) -> None:
+    def __init__(self, pool: Threads | None = None, checkpoint: Checkpoint | None = None) -> None:
         self.pool = pool or Threads(1, None)
+        self.checkpoint = checkpoint
 
     @property
     def count(self) -> int:
         """The number of threads."""
         return self.pool.count
+
+    def journal(self) -> Descent | None:
+        """Return where the next descent, or sampling run, leaves its state."""
+        return None if self.checkpoint is None else self.checkpoint.next()
 
     def start(
         self,
@@ -97,29 +107,28 @@ class Cpu:
     ) -> Sampled:
         """Sample the exact posterior on these threads."""
         return sample(
-            observations, posterior, loss, temperature, plan, seed, self.pool, pairs, callback, known
-        )
+            observations, posterior, loss, temperature, plan, seed, self.pool, pairs, callback, known,
+            self.journal(),
+        )  # fmt: skip
 
 
 @contextmanager
-def workers(device: str, n_jobs: int | None, n_answers: int) -> Iterator[Workers]:
-    """Yield the workers that ``device`` names, for the length of a ``with`` block.
+def workers(machine: Machine, n_answers: int) -> Iterator[Workers]:
+    """Yield the workers that a machine has, for the length of a ``with`` block.
 
     Parameters
     ----------
-    device : str
-        "cpu", "cuda", "cuda:1" or "auto".
-    n_jobs : int or None
-        Threads of a CPU.
+    machine : Machine
+        Where, and where state is left.
     n_answers : int
         The size of the data: "auto" leaves small ones to the CPU.
     """
-    found: Any = gpus.chosen(device, n_answers)
+    found: Any = gpus.chosen(machine.device, n_answers)
     if found is None:
-        with threads(n_jobs) as pool:
-            yield Cpu(pool)
+        with threads(machine.n_jobs) as pool:
+            yield Cpu(pool, machine.checkpoint)
         return
     from onebit.engine.gpu.workers import Gpu
 
     with gpus.at_work(found):
-        yield Gpu(found, thread_count(n_jobs))
+        yield Gpu(found, thread_count(machine.n_jobs), checkpoint=machine.checkpoint)

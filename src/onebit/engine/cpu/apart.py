@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.engine.cpu.passes import FAST, fill_table, walk, walk_scratch
+from onebit.engine.cpu.passes import FAST, move, walk, walk_scratch
 from onebit.engine.cpu.solve import solve_lanes
 from onebit.engine.cpu.vectors import LANES
 
@@ -92,13 +92,7 @@ def solve_full(
                 systems[at + a * LANES] += prior_precision[line, a]
                 sides[a * LANES + lane] = temperature * linears[i, a] + prior_linear[linear_line, a]
         solve_lanes(systems, sides, root, inverse, determinants)
-        for lane in range(count):
-            i = group + lane
-            log_determinant[i] = determinants[lane]
-            t = 0
-            for a in range(n_free):
-                mean[i, a] += relaxation * (sides[a * LANES + lane] - mean[i, a])
-                for b in range(a + 1):
-                    covariance[i, t] = systems[(a * n_free + b) * LANES + lane]
-                    t += 1
-        fill_table(group, group + count, mean, covariance, has_effect, True, table)
+        move(
+            group, count, sides, systems, determinants, relaxation, mean, covariance, log_determinant,
+            has_effect, table,
+        )  # fmt: skip

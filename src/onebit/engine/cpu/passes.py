@@ -79,6 +79,15 @@ def fill_table(begin, end, mean, covariance, has_effect, full, table):
                 table[i, part + a] = covariance[i, a]
 
 
+@numba.njit(forceinline=True, error_model="numpy")
+def add_lines(values, count, vectors, index, chunk, scale, part, out):
+    """Add ``scale`` times the lines of a chunk of answers, weighted by ``values``, to ``out``."""
+    for at in range(0, vectors.shape[1], BLOCK):
+        weighted_sum16(values, count, vectors, index, chunk, at, part, at)
+    for t in range(vectors.shape[1]):
+        out[t] += scale * part[t]
+
+
 class Layout(NamedTuple):
     """Where the numbers of a row stand: in its own line, and in what the other side's lines add up to.
 
@@ -225,6 +234,25 @@ def walk(
     return total
 
 
+@numba.njit(forceinline=True, error_model="numpy", fastmath=FAST)
+def move(
+    group, count, sides, systems, determinants, relaxation, mean, covariance, log_determinant,
+    has_effect, table,
+):  # fmt: skip
+    """Move the rows from ``group`` on to where their solved systems say, and write their table lines."""
+    n_free = mean.shape[1]
+    for lane in range(count):
+        i = group + lane
+        log_determinant[i] = determinants[lane]
+        t = 0
+        for a in range(n_free):
+            mean[i, a] += relaxation * (sides[a * LANES + lane] - mean[i, a])
+            for b in range(a + 1):
+                covariance[i, t] = systems[(a * n_free + b) * LANES + lane]
+                t += 1
+    fill_table(group, group + count, mean, covariance, has_effect, True, table)
+
+
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
 def update_full(
     begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
@@ -285,16 +313,10 @@ def update_full(
                 for b in range(a + 1):
                     systems[(a * n_free + b) * LANES + lane] = 1.0 if a == b else 0.0
         solve_lanes(systems, sides, root, inverse, determinants)
-        for lane in range(count):
-            i = group + lane
-            log_determinant[i] = determinants[lane]
-            t = 0
-            for a in range(n_free):
-                mean[i, a] += relaxation * (sides[a * LANES + lane] - mean[i, a])
-                for b in range(a + 1):
-                    covariance[i, t] = systems[(a * n_free + b) * LANES + lane]
-                    t += 1
-        fill_table(group, group + count, mean, covariance, has_effect, True, table)
+        move(
+            group, count, sides, systems, determinants, relaxation, mean, covariance, log_determinant,
+            has_effect, table,
+        )  # fmt: skip
 
 
 @numba.njit(forceinline=True, error_model="numpy", fastmath=FAST)

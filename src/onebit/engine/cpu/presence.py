@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from onebit.data.observations import Observations
 from onebit.engine.cpu import tall
-from onebit.engine.cpu.passes import whole_blocks
+from onebit.engine.cpu.passes import add_lines, whole_blocks
 from onebit.engine.cpu.threads import Threads
-from onebit.engine.cpu.vectors import BLOCK, prefetch16, weighted_sum16
+from onebit.engine.cpu.vectors import BLOCK, prefetch16
 from onebit.model.placing import DAMPING
 
 Array = NDArray[np.float64]
@@ -41,10 +41,7 @@ def _multiply(begin, end, start, index, own_scale, vectors, out):
                     prefetch16(vectors, np.uint32(index[at + _AHEAD]), width - BLOCK)
                 again = at > start[i] and index[at] == index[at - 1]
                 values[k] = np.float32(0.0) if again else np.float32(1.0)
-            for block in range(0, width, BLOCK):
-                weighted_sum16(values, count, vectors, index, chunk, block, part, block)
-            for t in range(width):
-                out[i, t] += own_scale[i] * part[t]
+            add_lines(values, count, vectors, index, chunk, own_scale[i], part, out[i])
 
 
 @numba.njit(nogil=True, cache=True)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from onebit.data.observations import Observations
+from onebit.engine.checkpoint import Checkpoint, Descent
 from onebit.engine.cpu.threads import threads
 from onebit.engine.crew import Callback
 from onebit.engine.gpu import predict
@@ -49,15 +50,28 @@ class Gpu:
         Threads for what is left to the host.
     memory : int, optional
         Bytes to plan with, instead of what is free.
+    checkpoint : Checkpoint, optional
+        Where descents leave their state.
     """
 
-    def __init__(self, device: torch.device, count: int, memory: int | None = None) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        count: int,
+        memory: int | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
         self.device = device
         self.count = count
         self.memory = memory
+        self.checkpoint = checkpoint
         self._kept: tuple[Observations, Views] | None = None
         self._planned = 0  # the state that the views at hand leave room for
         predict.forget()
+
+    def journal(self) -> Descent | None:
+        """Return where the next descent, or sampling run, leaves its state."""
+        return None if self.checkpoint is None else self.checkpoint.next()
 
     def start(
         self,
@@ -129,8 +143,9 @@ class Gpu:
             torch.cuda.empty_cache()
         with threads(self.count) as pool:
             return sample(
-                observations, posterior, loss, temperature, plan, seed, pool, pairs, callback, known
-            )
+                observations, posterior, loss, temperature, plan, seed, pool, pairs, callback, known,
+                self.journal(),
+            )  # fmt: skip
 
     def hold(self, observations: Observations, views: Views) -> None:
         """Take up the views of some observations that are here already, whatever comes to them."""

@@ -268,7 +268,7 @@ class Sampler:
         self,
         pool: Threads,
         callback: Callable[[Progress], None] | None = None,
-        descent: checkpoint.Descent | None = None,
+        journal: checkpoint.Descent | None = None,
     ) -> Sampled:
         """Sample until the plan is fulfilled or the functionals have settled."""
         plan = self.plan
@@ -285,8 +285,8 @@ class Sampler:
             if callback is not None:
                 loss = float(self.watched.values(self.chains[0])[0])
                 callback(SweepProgress(self.sweep, plan.sweeps, loss))
-            if descent is not None:
-                descent.offer(self.state)
+            if journal is not None:
+                journal.offer(self.state)
         # The draws hold the slopes themselves: what the prior of the slopes is, nobody asks any more.
         plain = replace(self.target.hierarchy, regressions=(None, None))
         return Sampled(
@@ -356,6 +356,7 @@ def sample(
     pairs: tuple[Codes, Codes] | None = None,
     callback: Callable[[Progress], None] | None = None,
     known: Known = NOTHING,
+    journal: checkpoint.Descent | None = None,
 ) -> Sampled:
     """Sample the exact posterior, starting from a variational one.
 
@@ -381,13 +382,13 @@ def sample(
         Called with a ``Progress`` record after every sweep; its objective is the present loss.
     known : Known
         What is known of rows and columns.
+    journal : checkpoint.Descent, optional
+        Where the chains leave their state, and an earlier run may have left it.
     """
     sampler = Sampler(observations, posterior, loss, temperature, plan, seed, pairs, known)
-    kept = checkpoint.present()
-    descent = None if kept is None else kept.next()
-    if descent is not None:
-        descent.found(sampler.restore)
-    sampled = sampler.run(pool, callback, descent)
-    if descent is not None:
-        descent.keep(sampler.state())
+    if journal is not None:
+        journal.found(sampler.restore)
+    sampled = sampler.run(pool, callback, journal)
+    if journal is not None:
+        journal.keep(sampler.state())
     return sampled
