@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from onebit.completers.archive import plain_parameters, restored_parameters
-from onebit.completers.base import Found, PairClassifier, know
+from onebit.completers.base import Found, PairClassifier, know, logger
 from onebit.completers.bayes import bayes_state, found_of, restored_found
 from onebit.completers.hinge import HingeCompleter
 from onebit.completers.logistic import LogisticCompleter
@@ -17,10 +21,11 @@ from onebit.completers.parameters import Check, Device, Either, OneOf, Positive,
 from onebit.completers.predictions import Codes
 from onebit.completers.search import Search, described
 from onebit.data import checked
+from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
 from onebit.engine.crew import Callback
-from onebit.engine.fitting import fit
+from onebit.engine.fitting import Fitted, fit
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine, workers
 from onebit.model.losses import HINGE
@@ -144,6 +149,37 @@ class AutoCompleter(PairClassifier):
             "search_": search.table(),
         }
         return replace(found, attributes=found.attributes | chosen)
+
+    def _on_cluster(
+        self, sample: Callable[[], Observations], callback: Callback | None
+    ) -> tuple[Recipe, Callable[[Fitted], Found]]:
+        # The search runs here, on a sample; what it finds is fitted there, on all answers.
+        part = sample()
+        logger.info("searching on %s answers of the cluster's", f"{part.n:,}")
+        searched = clone(self).set_params(sampling_seconds=0.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            searched.fit(part, callback=callback)
+        completer = searched.completer_.set_params(sparse=None)
+        recipe = recipe_for(completer)
+
+        def found(fitted: Fitted) -> Found:
+            made = found_of(recipe, fitted)
+            said = f"searched on {part.n:,} answers, fitted on all of the cluster's"
+            chosen = {
+                "completer_": completer,
+                "best_params_": described(recipe),
+                "search_": searched.search_,
+            }
+            return replace(made, attributes=made.attributes | chosen, advice=[*made.advice, said])
+
+        return recipe, found
+
+    def _know_from_cluster(
+        self, found: Found, rows: IdIndex, columns: IdIndex, classes: Any, n: int
+    ) -> None:
+        super()._know_from_cluster(found, rows, columns, classes, n)
+        know(self.completer_, replace(found, attributes={}), self)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         tensors, content = bayes_state(self)

@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from abc import ABCMeta, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,7 +39,9 @@ from onebit.engine.checkpoint import Checkpoint
 from onebit.engine.checkpoint import checkpoint as checkpointed
 from onebit.engine.cpu.compilation import announced
 from onebit.engine.crew import Callback, Progress
+from onebit.engine.fitting import Fitted
 from onebit.engine.gpu import device as gpus
+from onebit.engine.recipe import Recipe
 from onebit.engine.sampling.sampler import Averages, SweepProgress
 from onebit.engine.seeds import generator
 from onebit.engine.workers import Machine
@@ -105,7 +108,8 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         ----------
         X : two-column table, or a matrix
             Row ids and column ids (array, pandas, polars, pyarrow, list of pairs). Without ``y``: a
-            matrix with NaN for blanks, a scipy.sparse matrix or ``Observations``.
+            matrix with NaN for blanks, a scipy.sparse matrix or ``Observations``. A Dask dataframe (row
+            ids, column ids and, without ``y``, answers) is fitted on its cluster: see ``onebit.dask``.
         y : array_like of shape (n,), optional
             Answers as {-1, 1}, {0, 1} or booleans.
         sample_weight : array_like of shape (n,), optional
@@ -138,6 +142,17 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         """
         check_parameters(self, self._checks)
         machine = self._machine
+        if type(X).__module__.split(".")[0] in ("dask", "dask_expr"):
+            others = {
+                "row_features": row_features,
+                "column_features": column_features,
+                "start": start,
+                "predict_for": predict_for,
+            }
+            for name, given in others.items():
+                if given is not None:
+                    raise ValueError(f"{name} is not known on a cluster; leave it out")
+            return self._fit_frame(X, y, sample_weight, certify, callback, checkpoint)
         observations = observations_of(X, y, sample_weight, machine.device)
         if row_features is not None or column_features is not None:
             observations = with_features(observations, (row_features, column_features))
@@ -180,6 +195,35 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         for text in found.advice:
             warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=2)
         return self
+
+    def _fit_frame(
+        self, X: Any, y: Any, sample_weight: Any, certify: Any, callback: Any, checkpoint: Any
+    ) -> Self:
+        """Fit to a Dask dataframe, on the cluster that it belongs to."""
+        from onebit.completers import clustered
+
+        wanted = clustered.Wanted(certify, callback, checkpoint)
+        clustered.fit_frame(self, X, y, sample_weight, wanted)
+        return self
+
+    def _on_cluster(
+        self, sample: Callable[[], Observations], callback: Callback | None
+    ) -> tuple[Recipe, Callable[[Fitted], Found]]:
+        """Return the recipe of a fit on a cluster, and what makes what is kept of that fit.
+
+        ``sample`` brings some of the answers to this machine.
+        """
+        raise ValueError(
+            f"{type(self).__name__} does not run on a cluster; use LogisticCompleter, HingeCompleter or "
+            "AutoCompleter"
+        )
+
+    def _know_from_cluster(
+        self, found: Found, rows: IdIndex, columns: IdIndex, classes: NDArray[Any], n: int
+    ) -> None:
+        """Keep what a fit on a cluster found; the answers stay there."""
+        self._know(rows, columns, classes, n)
+        self._take(found)
 
     @property
     def _machine(self) -> Machine:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from onebit.completers.base import Found, PairClassifier
-from onebit.completers.bayes import CHECKS, bayes_state, followed, recipe_of, restored_found
+from onebit.completers.bayes import CHECKS, bayes_state, followed, found_of, recipe_of, restored_found
 from onebit.completers.parameters import Check, OneOf
 from onebit.completers.predictions import Codes
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
 from onebit.engine.crew import Callback
+from onebit.engine.fitting import Fitted
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine
 from onebit.model.losses import HINGE
@@ -165,6 +168,12 @@ class HingeCompleter(PairClassifier):
 
     def _keeps_checkpoints(self) -> bool:
         return self.method != "paper"
+
+    def _on_cluster(
+        self, sample: Callable[[], Observations], callback: Callback | None
+    ) -> tuple[Recipe, Callable[[Fitted], Found]]:
+        recipe = self._recipe()
+        return recipe, partial(found_of, recipe)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         return bayes_state(self)

@@ -62,19 +62,10 @@ def hold_out(observations: Observations, share: float, random_state: Any) -> Div
     on the order of the answers nor on where they lie: those with the smallest hashes are taken. Answers
     on a GPU are divided there.
     """
-    number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
-    if not number or not 0 <= share < 1:
-        raise ValueError(f"certify is the share of answers to hold out, from 0 to below 1; got {share!r}")
-    if observations.weighted:
-        raise ValueError("a certificate counts answers; it cannot be had with sample_weight")
-    size = round(share * observations.n)
-    if share and not 0 < size < observations.n:
-        raise ValueError(
-            f"certify={share} of {observations.n} answers holds out {size}; need more answers"
-        )
+    size = held_size(observations.n, observations.weighted, share)
     if not size:
         return None
-    key = _seed(random_state)
+    key = hold_out_key(random_state)
     found = None
     if observations.loose is not None and not isinstance(observations.loose, Entries):
         from onebit.engine.gpu.holding import divided as divided_there
@@ -83,8 +74,21 @@ def hold_out(observations: Observations, share: float, random_state: Any) -> Div
     return divided(observations, size, key) if found is None else found
 
 
-def _seed(random_state: Any) -> int:
-    """Return a number from what scikit-learn calls a random state."""
+def held_size(n: int, weighted: bool, share: float) -> int:
+    """Return how many of ``n`` answers a share holds out; a share that cannot be is an error."""
+    number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
+    if not number or not 0 <= share < 1:
+        raise ValueError(f"certify is the share of answers to hold out, from 0 to below 1; got {share!r}")
+    if weighted:
+        raise ValueError("a certificate counts answers; it cannot be had with sample_weight")
+    size = round(share * n)
+    if share and not 0 < size < n:
+        raise ValueError(f"certify={share} of {n} answers holds out {size}; need more answers")
+    return size
+
+
+def hold_out_key(random_state: Any) -> int:
+    """Return the key of the hold-out's hashes from what scikit-learn calls a random state."""
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**62))
     return int(check_random_state(random_state).randint(2**31 - 1))

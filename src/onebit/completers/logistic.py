@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from onebit.completers.base import Found, PairClassifier
-from onebit.completers.bayes import CHECKS, bayes_state, followed, recipe_of, restored_found
+from onebit.completers.bayes import CHECKS, bayes_state, followed, found_of, recipe_of, restored_found
 from onebit.completers.parameters import Check
 from onebit.completers.predictions import Codes
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
 from onebit.engine.crew import Callback
+from onebit.engine.fitting import Fitted
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine
 from onebit.model.losses import LOGISTIC
@@ -176,6 +179,12 @@ class LogisticCompleter(PairClassifier):
 
     def _recipe(self) -> Recipe:
         return recipe_of(self)
+
+    def _on_cluster(
+        self, sample: Callable[[], Observations], callback: Callback | None
+    ) -> tuple[Recipe, Callable[[Fitted], Found]]:
+        recipe = self._recipe()
+        return recipe, partial(found_of, recipe)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         return bayes_state(self)

@@ -78,14 +78,17 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class _Unfinished:
-    """What an earlier run has left of a descent that it had not finished."""
+class Unfinished:
+    """What an earlier run has left of a descent that it had not finished.
 
-    posterior: Posterior
+    ``posterior`` has ``sides`` and ``hyper``; log determinants are there where the sides have none.
+    """
+
+    posterior: Any
     path: Array
     step: float
     n_iter: int
-    log_determinants: tuple[Array, Array]
+    log_determinants: tuple[Array, Array] | tuple[()] = ()
 
 
 def minimise(
@@ -109,7 +112,7 @@ def minimise(
         saved = journal.found(partial(_saved_descent, hierarchy, full, schedule))
     if isinstance(saved, Fit):
         return saved
-    descent = _Descent(observations, hierarchy, loss, full, temperature, schedule, known)
+    descent = Descent(observations, hierarchy, loss, full, temperature, schedule, known)
     try:
         descent.begin(workers, start, saved)
         while descent.n_iter < schedule.max_iter and not descent.settled:
@@ -118,8 +121,8 @@ def minimise(
                 callback(Progress(descent.n_iter, schedule.max_iter, descent.path[-1]))
             if journal is not None and not descent.settled:
                 journal.offer(descent.state)
-        fit = descent.finish()
-    except _NotFinite as found:
+        final, divergence = descent.finish()
+    except NotFinite as found:
         if saved is not None and found.round == saved.n_iter + 1:  # it was finite when it was written
             assert journal is not None
             raise checked.FileError(
@@ -129,13 +132,15 @@ def minimise(
             f"the objective is {found.value} in round {found.round}; lower the temperature "
             f"({temperature})"
         ) from None
+    posterior, path = descent.posterior(), np.array(descent.path)
+    fit = Fit(posterior, final, path, descent.n_iter, descent.settled, divergence)
     if journal is not None:
         outcome = {"objective": fit.objective, "converged": fit.converged, "divergence": fit.divergence}
         journal.keep(descent.state(done=True, **outcome))
     return fit
 
 
-class _NotFinite(Exception):
+class NotFinite(Exception):
     """The objective is not finite."""
 
     def __init__(self, value: float, round: int) -> None:
@@ -143,12 +148,12 @@ class _NotFinite(Exception):
         self.value, self.round = value, round
 
 
-class _Descent:
+class Descent:
     """One descent: the working state of both sides, what stands above them, and the course so far."""
 
     def __init__(
         self,
-        observations: Observations,
+        observations: Any,
         hierarchy: Prior,
         loss: Loss,
         full: bool,
@@ -161,27 +166,30 @@ class _Descent:
         self.path: list[float] = []
         self.step, self.n_iter, self.settled = loss.step, 0, False
 
-    def begin(self, workers: Workers, start: Start | Posterior, saved: _Unfinished | None) -> None:
-        """Take up the start, or where an earlier run has stopped."""
-        hierarchy, warm = self.hierarchy, isinstance(start, Posterior)
+    def begin(self, workers: Any, start: Any, saved: Unfinished | None) -> None:
+        """Take up the start, or where an earlier run has stopped.
+
+        A start is spectral, or a posterior: of this machine, or with sides that only ``workers`` know.
+        """
+        hierarchy, warm = self.hierarchy, not isinstance(start, Start)
         origin = start if saved is None else saved.posterior
-        begin = origin.sides if isinstance(origin, Posterior) else origin
+        begin = origin if isinstance(origin, Start) else origin.sides
         self.sides = workers.sides(self.observations, begin, hierarchy, self.full, self.known)
         # Variances and strengths are held while a rough start finds its shape.
         self.held = 0 if warm else self.schedule.held_rounds
         self.told = STRENGTHS_HELD if any(self.known.widths) else 0
-        if isinstance(start, Posterior) and start.hyper.slopes != (None, None):
+        if warm and start.hyper.slopes != (None, None):
             self.told = 0
         if saved is None:
-            if isinstance(start, Posterior):
+            if warm:
                 self._make_simple(start)
-            before = start.hyper if isinstance(start, Posterior) else hierarchy.update(self._sums(), None)
+            before = start.hyper if warm else hierarchy.update(self._sums(), None)
             self.hyper = hierarchy.update(self._sums(), before, self.told > 0)
             return
         self.hyper = saved.posterior.hyper
         self.path, self.step, self.n_iter = saved.path.tolist(), saved.step, saved.n_iter
         self._release()
-        for side, log_determinant in zip(self.sides, saved.log_determinants, strict=True):
+        for side, log_determinant in zip(self.sides, saved.log_determinants, strict=False):
             side.restore_log_determinant(log_determinant.copy())
 
     def _make_simple(self, start: Posterior) -> None:
@@ -214,7 +222,7 @@ class _Descent:
         lam = self.temperature * self.observations.total_weight
         value = (self.temperature * loss + divergence) / lam
         if not np.isfinite(value):
-            raise _NotFinite(value, self.n_iter)
+            raise NotFinite(value, self.n_iter)
         return value
 
     def round(self) -> None:
@@ -272,18 +280,16 @@ class _Descent:
         content |= {"n_iter": self.n_iter, "step": self.step, "done": False} | more
         return tensors | {"path": np.array(self.path)}, content
 
-    def finish(self) -> Fit:
-        """Take the objective once more, where the descent ended."""
+    def finish(self) -> tuple[float, float]:
+        """Take the objective once more, where the descent ended; return it and the divergence."""
         final = self._objective(0, solve=False)
         self.path.append(final)
-        divergence = self.hierarchy.kl(self._sums(), self.hyper)
-        path = np.array(self.path)
-        return Fit(self.posterior(), final, path, self.n_iter, self.settled, divergence)
+        return final, self.hierarchy.kl(self._sums(), self.hyper)
 
 
 def _saved_descent(
     hierarchy: Hierarchy, full: bool, schedule: Schedule, tensors: Tensors, content: dict[str, Any]
-) -> Fit | _Unfinished:
+) -> Fit | Unfinished:
     """Return the result of a descent that an earlier run had finished, or how far it had come."""
     posterior = Posterior.from_state(tensors, content)
     if posterior.hierarchy != hierarchy or posterior.rows.full != full:
@@ -301,4 +307,4 @@ def _saved_descent(
     )
     if len(path) != 2 * n_iter:
         raise checked.FileError(f"its path has {len(path)} steps after {n_iter} rounds")
-    return _Unfinished(posterior, path, step, n_iter, (rows, columns))
+    return Unfinished(posterior, path, step, n_iter, (rows, columns))

@@ -78,6 +78,10 @@ class Presence(Tall, Protocol):
         """Return a column with the number of entries of each row (side 0) or column that have answers."""
         ...
 
+    def silent(self, side: int) -> Codes:
+        """Return the rows (side 0) or columns without answers."""
+        ...
+
 
 class Told(Protocol):
     """Standardised features, of which no dense matrix need be made; see ``onebit.data.features``."""
@@ -187,11 +191,11 @@ def known_of(
             patterns[1] = presence.times(1, left), presence.scaled(0, left), presence.counts(1)
     sides = [_side(tall, sizes[1 - side], patterns[side], features[side]) for side in (0, 1)]
     values, regressions, placings = zip(*sides, strict=True)
-    rows, columns = (
-        NOBODY if pattern is None else np.flatnonzero(tall.fetched(pattern[2])[:, 0] == 0)
-        for pattern in patterns
-    )
-    return Known(values, regressions, placings, (rows, columns))
+    silent = [NOBODY, NOBODY]
+    for side in (0, 1):
+        if presence is not None and wanted[side]:
+            silent[side] = presence.silent(side)
+    return Known(values, regressions, placings, (silent[0], silent[1]))
 
 
 def _side(tall: Tall, others: int, pattern: Any, features: Told | None) -> tuple[Any, Any, Any]:

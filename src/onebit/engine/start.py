@@ -9,6 +9,7 @@ sorted views; nothing of length n is stored.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -96,11 +97,11 @@ def spectral_start(
     views = (observations.by_row, observations.by_column)
     effects = [np.zeros(view.size) for view in views]
     if hierarchy.intercept_side is not None:
-        sums = [_sums(view) for view in views]
+        sums = [sign_sums(view) for view in views]
         effects = first_effects(hierarchy, sums, [view.counts for view in views], effects)
     factors = [np.zeros((view.size, hierarchy.rank)) for view in views]
     if hierarchy.rank:
-        fill_factors(factors, _Residuals(observations, effects, pool), rng, jitter)
+        fill_factors(factors, residuals_of(observations, effects, pool), rng, jitter)
     means = [
         np.column_stack([factor, effects[side]]) if hierarchy.has_effect(side) else factor
         for side, factor in enumerate(factors)
@@ -135,7 +136,7 @@ def first_effects(
     return effects
 
 
-def _sums(view: View) -> Array:
+def sign_sums(view: View) -> Array:
     """Return the sum of the signs of each row (or column)."""
     running = np.concatenate([[0], np.cumsum(view.sign, dtype=np.int64)])
     return np.diff(running[view.start]).astype(float)
@@ -167,33 +168,43 @@ def _multiply(begin, end, start, index, sign, weight, mean_weight, own_scale, ow
             add_lines(values, count, vectors, index, chunk, own_scale[i], part, out[i])
 
 
-class _Residuals:
+class CpuResiduals:
     """The matrix of answers less what the effects expect, scaled by the roots of the counts."""
 
-    def __init__(self, observations: Observations, effects: list[Array], pool: Threads) -> None:
-        self.views = (observations.by_row, observations.by_column)
-        self.scales = [
-            (1.0 / np.sqrt(np.maximum(view.counts, 1))).astype(np.float32) for view in self.views
-        ]
+    def __init__(
+        self,
+        views: tuple[View, View],
+        counts: Sequence[NDArray[Any]],
+        effects: Sequence[Array],
+        mean_weight: float,
+        pool: Threads,
+    ) -> None:
+        self.views = views
+        self.scales = [(1.0 / np.sqrt(np.maximum(count, 1))).astype(np.float32) for count in counts]
         self.odds = [np.exp(effect).astype(np.float32) for effect in effects]
-        self.mean_weight = observations.total_weight / observations.n
+        self.mean_weight = mean_weight
         self.pool = pool
         self.shape = self.views[0].size, self.views[1].size
 
     def placed(self, array: Array) -> Array:
+        """Return the array."""
         return array
 
     # Without the threads of a linear algebra library, which would fight ours.
     def gram(self, tall: Array) -> Array:
+        """Return ``tall' tall``."""
         return np.einsum("mi,mj->ij", tall, tall)
 
     def product(self, tall: Array, small: Array) -> Array:
+        """Return ``tall small``."""
         return np.einsum("mi,ij->mj", tall, small)
 
     def flips(self, tall: Array) -> Array:
+        """Return the sign of the entry of largest size of each column."""
         return np.where(tall[np.abs(tall).argmax(axis=0), np.arange(tall.shape[1])] < 0, -1.0, 1.0)
 
     def times(self, side: int, vectors: Array) -> Array:
+        """Return the matrix (side 0) or its transpose (side 1) times these vectors."""
         view, other = self.views[side], 1 - side
         table = np.zeros((len(vectors), whole_blocks(vectors.shape[1] + 1)), np.float32)
         table[:, : vectors.shape[1]] = vectors * self.scales[other][:, None]
@@ -208,6 +219,13 @@ class _Residuals:
 
         self.pool.ranges(task, view.start)
         return out[:, : vectors.shape[1]]
+
+
+def residuals_of(observations: Observations, effects: list[Array], pool: Threads) -> CpuResiduals:
+    """Return the residuals of all answers."""
+    views = observations.by_row, observations.by_column
+    mean_weight = observations.total_weight / observations.n
+    return CpuResiduals(views, [view.counts for view in views], effects, mean_weight, pool)
 
 
 def _principal(residuals: Residuals, tall: Any) -> tuple[Any, Array, Array]:

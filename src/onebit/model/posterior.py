@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,16 +23,12 @@ from onebit.model.hierarchy import (
     hierarchy_from_settings,
     hierarchy_settings,
 )
+from onebit.model.hyper_state import hyper_state, restored_hyper
 from onebit.model.placing import Placing, restored_placing
-from onebit.model.priors import VariancePosterior
 from onebit.model.regression import restored_regression
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
-
-_VARIANCES = ("factors", "row_effect", "column_effect")
-_VARIANCE_PARTS = tuple(field.name for field in fields(VariancePosterior))
-
 
 Task = Callable[[int, int], object]
 # Runs a task over so many items of equal work, in pieces: (task, items, work of each).
@@ -132,15 +127,8 @@ class Posterior:
         """
         if len(rows) == 0 or self.hyper.slopes[side] is None:
             return self
-        gaussians, sides = self.sides[side], list(self.sides)
-        covariance = gaussians.covariance.copy()
-        shift, variance = self.hierarchy.silent_moments(side, self.hyper)
-        mean = gaussians.mean.copy()
-        mean[rows] += shift
-        covariance[rows] = 0.0
-        places = packed_diagonal(len(variance)) if gaussians.full else np.arange(len(variance))
-        covariance[np.ix_(rows, places)] = variance
-        sides[side] = Gaussians.trusted(mean, covariance, gaussians.full)
+        sides = list(self.sides)
+        sides[side] = expected(self.sides[side], rows, *self.hierarchy.silent_moments(side, self.hyper))
         return replace(self, rows=sides[0], columns=sides[1])
 
     @cached_property
@@ -267,17 +255,9 @@ class Posterior:
         for name, gaussians in (("rows", self.rows), ("columns", self.columns)):
             tensors[f"{name}.mean"] = gaussians.mean
             tensors[f"{name}.covariance"] = gaussians.covariance
-        for name in _VARIANCES:
-            variances = getattr(self.hyper, name)
-            if variances is not None:
-                for part, values in asdict(variances).items():
-                    tensors[f"{name}.{part}"] = values
-        tensors["means"] = self.hyper.means
-        content: dict[str, Any] = {
-            "full": self.rows.full,
-            "intercept": [self.hyper.intercept_mean, self.hyper.intercept_variance],
-            "hierarchy": hierarchy_settings(self.hierarchy),
-        }
+        above, content = hyper_state(self.hyper)
+        tensors |= above
+        content |= {"full": self.rows.full, "hierarchy": hierarchy_settings(self.hierarchy)}
         known: dict[str, Any] = {}
         for side, name in enumerate(SIDES):
             regression, slopes = self.hierarchy.regressions[side], self.hyper.slopes[side]
@@ -295,9 +275,9 @@ class Posterior:
         """Restore what ``state`` returned; what is no posterior is refused."""
         hierarchy = hierarchy_from_settings(checked.section(content, "hierarchy"))
         full = checked.flag(content, "full")
-        hyper = _hyper_from(tensors, content, hierarchy)
-        rows = _gaussians_from(tensors, "rows", hierarchy, 0, full)
-        columns = _gaussians_from(tensors, "columns", hierarchy, 1, full)
+        hyper = restored_hyper(tensors, content, hierarchy)
+        rows = restored_gaussians(tensors, "rows", hierarchy, 0, full)
+        columns = restored_gaussians(tensors, "columns", hierarchy, 1, full)
         if "known" not in content:
             return cls(rows, columns, hyper, hierarchy)
         known = checked.section(content, "known")
@@ -339,9 +319,20 @@ class Posterior:
         return Draw(rows, columns, self.hierarchy.rank, log_ratio)
 
 
-def _gaussians_from(
+def expected(gaussians: Gaussians, rows: NDArray[np.int64], shift: Array, variance: Array) -> Gaussians:
+    """Return Gaussians of which some are shifted and have independent coordinates."""
+    mean, covariance = gaussians.mean.copy(), gaussians.covariance.copy()
+    mean[rows] += shift
+    covariance[rows] = 0.0
+    places = packed_diagonal(len(variance)) if gaussians.full else np.arange(len(variance))
+    covariance[np.ix_(rows, places)] = variance
+    return Gaussians.trusted(mean, covariance, gaussians.full)
+
+
+def restored_gaussians(
     tensors: Tensors, name: str, hierarchy: Hierarchy, side: int, full: bool
 ) -> Gaussians:
+    """Restore the Gaussians of a side, checked."""
     size, width = hierarchy.shape[side], hierarchy.n_free(side)
     far = checked.LARGEST_FACTOR
     mean = checked.checked_array(tensors, f"{name}.mean", np.float64, (size, width), least=-far, most=far)
@@ -369,37 +360,3 @@ def _known_from(tensors: Tensors, known: dict[str, Any], hierarchy: Hierarchy, s
         if (np.diag(spread) <= 0.0).any():
             raise checked.FileError(f"known.{name}.spread holds a variance that is not positive")
     return regression, slopes, placing, spread
-
-
-def _hyper_from(tensors: Tensors, content: dict[str, Any], hierarchy: Hierarchy) -> HyperPosterior:
-    row_effect, column_effect = (
-        _variances_from(tensors, name, 1) if hierarchy.has_effect(side) else None
-        for side, name in enumerate(("row_effect", "column_effect"))
-    )
-    intercept = checked.listed(content, "intercept", 2)
-    has_intercept = hierarchy.intercept_side is not None
-    means = np.zeros((2, hierarchy.rank))
-    if hierarchy.factor_means:
-        means = checked.checked_array(tensors, "means", np.float64, (2, hierarchy.rank))
-    return HyperPosterior(
-        _variances_from(tensors, "factors", hierarchy.rank),
-        row_effect,
-        column_effect,
-        checked.number(intercept, 0),
-        checked.number(intercept, 1, least=0.0, positive=has_intercept),
-        means,
-    )
-
-
-def _variances_from(tensors: Tensors, name: str, count: int) -> VariancePosterior:
-    # A column that has vanished has a precision near the largest double.
-    largest = {"inverse": sys.float_info.max}
-    return VariancePosterior(
-        **{
-            part: checked.checked_array(
-                tensors, f"{name}.{part}", np.float64, (count,),
-                positive=part in ("inverse", "mean"), most=largest.get(part),
-            )
-            for part in _VARIANCE_PARTS
-        }
-    )  # fmt: skip

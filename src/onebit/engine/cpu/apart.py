@@ -7,14 +7,16 @@ added to (full covariances: the steps of the diagonal family need the answers th
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.engine.cpu.passes import FAST, move, walk, walk_scratch
+from onebit.data.observations import View
+from onebit.engine.cpu.passes import FAST, Layout, move, walk, walk_scratch
 from onebit.engine.cpu.solve import solve_lanes
+from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import LANES
 
 Array = NDArray[np.float64]
@@ -63,6 +65,36 @@ def accumulate_full(
         for a in range(n_free):
             # Its own fixed 1 faces the other side's effect: a known offset.
             linears[i, a] = linear[layout.linear[a]] - precision[layout.offset[a]]
+
+
+def accumulated(
+    view: View,
+    other: NDArray[np.float32],
+    table: NDArray[np.float32],
+    code: int,
+    layout: Layout,
+    pool: Threads,
+    precision: Any = np.float64,
+) -> Natural:
+    """Return what the answers of a view say of the rows whose present state ``table`` holds.
+
+    Sums are taken in double precision, and kept in ``precision``.
+    """
+    size, n_free = view.size, len(layout.linear)
+    found = Natural(
+        np.empty((size, len(layout.precision)), precision),
+        np.empty((size, n_free), precision),
+        np.empty(size),
+    )
+
+    def task(begin: int, end: int) -> None:
+        accumulate_full(
+            begin, end, view.start, view.index, view.sign, view.weight, other, table, code, layout,
+            *found,
+        )  # fmt: skip
+
+    pool.ranges(task, view.start)
+    return found
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data.observations import Observations
+from onebit.data.observations import Observations, View
 from onebit.engine.cpu import tall
 from onebit.engine.cpu.passes import add_lines, whole_blocks
 from onebit.engine.cpu.threads import Threads
@@ -54,6 +54,13 @@ def _entries(begin, end, start, index, out):
                 out[i] += 1
 
 
+def entry_counts(view: View, pool: Threads) -> NDArray[np.int64]:
+    """Return the number of entries of each row (or column) that have answers."""
+    counts = np.empty(view.size, np.int64)
+    pool.ranges(lambda begin, end: _entries(begin, end, view.start, view.index, counts), view.start)
+    return counts
+
+
 class CpuTall:
     """Tall matrices in this machine's memory, shared out among threads."""
 
@@ -86,22 +93,26 @@ class CpuTall:
 
 
 class CpuPresence(CpuTall):
-    """The divided pattern; see ``engine.known``."""
+    """The divided pattern; see ``engine.known``.
 
-    def __init__(self, observations: Observations, pool: Threads) -> None:
+    ``counts`` are given for answers that are a part of all.
+    """
+
+    def __init__(
+        self,
+        observations: Observations,
+        pool: Threads,
+        counts: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    ) -> None:
         super().__init__(pool)
         self.views = (observations.by_row, observations.by_column)
         self.shape = observations.shape
-        self._counts = [self._counted(side) for side in (0, 1)]
+        self._counts = counts or (entry_counts(self.views[0], pool), entry_counts(self.views[1], pool))
         self.scales = [((count + DAMPING) ** -0.5).astype(np.float32) for count in self._counts]
 
-    def _counted(self, side: int) -> NDArray[np.int64]:
-        view = self.views[side]
-        counts = np.empty(view.size, np.int64)
-        self.pool.ranges(
-            lambda begin, end: _entries(begin, end, view.start, view.index, counts), view.start
-        )
-        return counts
+    def silent(self, side: int) -> NDArray[np.int64]:
+        """Return the rows (side 0) or columns without answers."""
+        return np.flatnonzero(self._counts[side] == 0)
 
     def counts(self, side: int) -> Array:
         """Return a column with the number of entries of each row (side 0) or column that have answers."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onebit.data.observations import View
 from onebit.engine.cpu import passes as kernels
 from onebit.engine.cpu import tall
-from onebit.engine.cpu.apart import Natural, accumulate_full, solve_full
+from onebit.engine.cpu.apart import Natural, accumulated, solve_full
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.rotation import Change, packed_change, second_moment
 from onebit.model.gaussians import Gaussians, packed_diagonal, packed_size
@@ -35,6 +35,7 @@ class Side:
         view: View,
         pool: Threads,
         known: NDArray[np.float32] | None = None,
+        log_determinant: Array | None = None,
     ) -> None:
         self.known = known
         self.mean = gaussians.mean.copy()
@@ -46,7 +47,9 @@ class Side:
         self.pool = pool
         self.has_effect = hierarchy.has_effect(side)
         self.rank = hierarchy.rank
-        self.log_determinant = gaussians.log_determinants()
+        if log_determinant is None:
+            log_determinant = gaussians.log_determinants()
+        self.log_determinant = log_determinant.copy()
         self.loss = np.zeros(len(self.mean))
         self._sums: Any = None  # of the present state
         self.table = gather_table(self.mean, self.covariance, self.full, self.has_effect)
@@ -108,18 +111,8 @@ class Side:
         With ``solve`` the two halves of ``pass_over``: natural parameters of parts of the answers add up.
         """
         self._check_full()
-        view, (m, n) = self.view, self.mean.shape
-        found = Natural(np.empty((m, packed_size(n))), np.empty((m, n)), np.empty(m))
         layout = kernels.layout(self.rank, self.has_effect, self.full)
-
-        def task(begin: int, end: int) -> None:
-            accumulate_full(
-                begin, end, view.start, view.index, view.sign, view.weight, table, self.table,
-                loss.code, layout, *found,
-            )  # fmt: skip
-
-        self.pool.ranges(task, view.start)
-        return found
+        return accumulated(self.view, table, self.table, loss.code, layout, self.pool)
 
     def solve(
         self,
@@ -158,6 +151,10 @@ class Side:
         self.log_determinant = averaged.log_determinants()
         self._sums = None
         self.fill_table()
+
+    def remember(self, sums: Any) -> None:
+        """Take up sums of the present state that are known already."""
+        self._sums = sums
 
     def restore_log_determinant(self, log_determinant: Array) -> None:
         """Take up the log determinants that an earlier run had summed in its own order."""

@@ -66,6 +66,10 @@ class GpuPresence(GpuTall):
         """Return a column with the number of entries of each row (side 0) or column that have answers."""
         return self._counts[side].double()[:, None]
 
+    def silent(self, side: int) -> NDArray[np.int64]:
+        """Return the rows (side 0) or columns without answers."""
+        return np.flatnonzero(to_host(self._counts[side]) == 0)
+
     def scaled(self, side: int, vectors: torch.Tensor) -> torch.Tensor:
         """Return vectors over the rows (side 0) or columns, divided by the roots of the counts."""
         return vectors * self.scales[side][:, None]

@@ -1,0 +1,477 @@
+"""Fits on a Dask cluster, for tables that one machine does not hold.
+
+The public name of this module is ``onebit.dask``.
+
+Examples
+--------
+>>> from onebit.completers.clustered import fit
+>>> from onebit import LogisticCompleter
+>>> fit(None, "answers/*.parquet", LogisticCompleter())
+Traceback (most recent call last):
+TypeError: client must be a distributed.Client, got None
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from onebit import __version__
+from onebit.certificates.hold_out import HeldOut
+from onebit.completers.archive import plain_parameters
+from onebit.completers.intake import held_size, hold_out_key
+from onebit.completers.predictions import Codes
+from onebit.data.holding import Cut
+from onebit.data.holding import Taken as TakenOut
+from onebit.data.ids import IdIndex
+from onebit.data.observations import Observations
+from onebit.data.sides import MEMBERS
+from onebit.data.tables.answers import Vocabulary
+from onebit.data.tables.columns import Layout, choose
+from onebit.data.tables.encoding import as_text
+from onebit.engine import scoring
+from onebit.engine.checkpoint import checkpoint as checkpointed
+from onebit.engine.cluster.blocks import Blocks
+from onebit.engine.cluster.client import PATIENCE, Cluster, ClusterError
+from onebit.engine.cluster.fitting import ClusterFit, fit_on
+from onebit.engine.cluster.intake import Source, Taken, taken_in
+from onebit.engine.cluster.journal import Journal
+from onebit.engine.cluster.outcome import Outcome
+from onebit.engine.cluster.reading import parquet_files, parquet_pieces
+from onebit.engine.crew import Callback
+from onebit.engine.descent import Fit
+from onebit.engine.fitting import CALIBRATION_SHARE, SMALLEST_CALIBRATION, Fitted
+from onebit.engine.recipe import Recipe
+from onebit.engine.seeds import generator
+from onebit.model.calibration import Calibration, fit_calibration, natural_calibration
+from onebit.model.losses import HINGE
+from onebit.model.posterior import Posterior
+
+# AutoCompleter searches on about so many answers.
+SAMPLE_ANSWERS = 1_000_000
+_ON_THIS_MACHINE = ("127.0.0.1", "localhost", "::1", None)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a fit on a cluster was asked for, besides the model."""
+
+    certify: float | None = None
+    callback: Callback | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    patience: float = PATIENCE
+    blocks: int | None = None
+
+
+def fit(
+    client: Any,
+    source: Any,
+    completer: Any,
+    *,
+    row: str | None = None,
+    column: str | None = None,
+    answer: str | None = None,
+    weight: str | None = None,
+    threshold: float | None = None,
+    yes: Sequence[str] | None = None,
+    no: Sequence[str] | None = None,
+    blank: Sequence[str] | None = None,
+    certify: float | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    callback: Callback | None = None,
+    patience: float = PATIENCE,
+    blocks: int | None = None,
+) -> Any:
+    """Fit a completer on a Dask cluster, and return it as an ordinary model on this machine.
+
+    The result has the same bits for any number of workers, any order of the files and whatever happens
+    to workers on the way. It does depend on ``blocks``, by rounding.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The cluster.
+    source : path, sequence of paths or Dask dataframe
+        Parquet files, a folder of them or a pattern such as ``answers/*.parquet``, which all workers see;
+        or a frame.
+    completer : LogisticCompleter, HingeCompleter or AutoCompleter
+        What to fit, with its parameters. AutoCompleter searches on a sample and fits
+        what it found on all answers.
+    row, column, answer : str, optional
+        The columns; guessed where left out.
+    weight : str, optional
+        A column of weights.
+    threshold : float, optional
+        Answers are numbers, and those above it mean yes.
+    yes, no, blank : sequence of str, optional
+        The words for yes, no and for blanks, where they are none of the usual ones.
+    certify : float, optional
+        Share of the answers to hold out, as ``LogisticCompleter.fit`` does.
+    checkpoint : path, optional
+        A folder that this machine and all workers see, for a fit that another client may go on with. On
+        a cluster of this machine alone a temporary one does.
+    callback : callable, optional
+        Called with a ``Progress`` record after every round.
+    patience : float
+        Seconds without any task done after which the fit gives up.
+    blocks : int, optional
+        Into how many blocks answers are cut: about two million answers each unless given.
+
+    Returns
+    -------
+    completer
+        Fitted. It keeps no answers, as if loaded from a file without them.
+    """
+    _check_client(client)
+    words = Vocabulary(threshold, yes, no, blank)
+    wanted = Wanted(certify, callback, checkpoint, patience, blocks)
+    if is_frame(source):
+        names = _frame_columns(source, row, column, answer) + (() if weight is None else (weight,))
+        return _fitted(completer, client, source[list(names)], names, words, wanted)
+    layout = Layout(row, column, answer, False)
+    files = parquet_files(source)
+    names = _file_columns(files[0], layout) + (() if weight is None else (weight,))
+    return _fitted(completer, client, files, names, words, wanted)
+
+
+def is_frame(source: Any) -> bool:
+    """Say whether something is a Dask dataframe."""
+    kind = type(source)
+    return kind.__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(source, "to_delayed")
+
+
+def fit_frame(model: Any, X: Any, y: Any, sample_weight: Any, wanted: Wanted) -> Any:
+    """Fit a completer to a Dask dataframe, with the client that is there."""
+    from distributed import default_client
+
+    try:
+        client = default_client()
+    except ValueError:
+        raise ValueError(
+            "X is a Dask dataframe and there is no Dask client; make one first, for example "
+            "distributed.Client(), or call fit(X.compute(), ...)"
+        ) from None
+    names = [str(name) for name in X.columns]
+    if len(names) < (2 if y is not None else 3):
+        raise ValueError(
+            f"a Dask dataframe has row ids, column ids and answers as its first columns, or y holds the "
+            f"answers; got the columns {', '.join(names)}"
+        )
+    frame = X[list(X.columns[: 2 if y is not None else 3])]
+    frame.columns = chosen = names[: len(frame.columns)]
+    for name, more in (("answer", y), ("weight", sample_weight)):
+        if more is not None:
+            free = name if name not in chosen else f"{name} of onebit"
+            frame, chosen = frame.assign(**{free: more}), [*chosen, free]
+    return _fitted(model, client, frame, tuple(chosen), Vocabulary(), wanted)
+
+
+def _check_client(client: Any) -> None:
+    if not hasattr(client, "scheduler_info"):
+        raise TypeError(f"client must be a distributed.Client, got {client!r}")
+
+
+def _frame_columns(frame: Any, *given: str | None) -> tuple[str, ...]:
+    names = [str(name) for name in frame.columns]
+    for name in given:
+        if name is not None and name not in names:
+            raise ValueError(f"the frame has no column {name!r}; it has {', '.join(names)}")
+    free = [name for name in names if name not in given]
+    chosen = [name or (free.pop(0) if free else None) for name in given]
+    if None in chosen:
+        raise ValueError(f"the frame needs row ids, column ids and answers; it has {', '.join(names)}")
+    return tuple(str(name) for name in chosen)
+
+
+def _file_columns(path: str, layout: Layout) -> tuple[str, ...]:
+    """Choose the columns of Parquet files by the first of them."""
+    import pyarrow.parquet
+
+    with pyarrow.parquet.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        first = next(file.iter_batches(batch_size=1000), None)
+    sample = [[""] for _ in names]
+    if first is not None:
+        sample = [[(value or b"").decode("utf-8", "replace") for value in as_text(column).to_pylist()]
+                  for column in first.columns]  # fmt: skip
+    chosen = choose(names, sample, layout, path)
+    return tuple(names[place] for place in chosen.places)
+
+
+def _token(source: Any) -> Any:
+    """Return what tells one source of answers from another."""
+    if is_frame(source):
+        from dask.base import tokenize
+
+        return tokenize(source)
+    return [[name, os.stat(name).st_size, os.stat(name).st_mtime_ns] for name in source]
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse what does not run on a cluster, with the reason."""
+    refused = {
+        'inference="sampling"': recipe.sampling is not None,
+        'covariance="diagonal"': not recipe.full and not recipe.paper,
+        'method="paper"': recipe.paper,
+        f"sparse={recipe.sparse!r}": recipe.sparse is not None,
+        f"n_init={recipe.n_init}": recipe.n_init > 1,
+    }
+    reasons = {
+        'inference="sampling"': "draws of all rows would have to be kept and moved",
+        'covariance="diagonal"': "its steps need all answers of a column in one place",
+        'method="paper"': "Algorithm 1 walks through all answers in one place",
+    }
+    for name, found in refused.items():
+        if found:
+            why = reasons.get(name, "it needs all rows in one place")
+            raise ValueError(f"{name} does not run on a cluster: {why}; leave it out")
+
+
+def _fitted(
+    model: Any, client: Any, source: Any, names: tuple[str, ...], words: Vocabulary, wanted: Wanted
+) -> Any:
+    """Fit a model on a cluster and bring it home."""
+    if hasattr(model, "_recipe"):
+        check_recipe(model._recipe())
+    with _workplace(model, client, source, names, wanted) as cluster:
+        if is_frame(source):
+            pieces: list[Any] = client.compute(source.to_delayed(), retries=2)
+            given = Source("the frame", pieces, names, words)
+        else:
+            given = Source(_named(source), list(parquet_pieces(source)), names, words)
+        taken = taken_in(cluster, given, wanted.blocks)
+        del given
+        found = _Work(model, taken, wanted).run()
+    for text in found:
+        warnings.warn(f"{type(model).__name__}: {text}", ConvergenceWarning, stacklevel=3)
+    return model
+
+
+def _named(files: Sequence[str]) -> str:
+    return files[0] if len(files) == 1 else f"{len(files)} files in {os.path.dirname(files[0])}"
+
+
+@contextmanager
+def _workplace(
+    model: Any, client: Any, source: Any, names: tuple[str, ...], wanted: Wanted
+) -> Iterator[Cluster]:
+    """Yield a cluster with a folder that all of its workers see; the folder goes when all is done."""
+    _check_client(client)
+    if wanted.checkpoint is None:
+        host = urlsplit(client.scheduler.address).hostname
+        if not client.scheduler.address.startswith("inproc") and host not in _ON_THIS_MACHINE:
+            raise ValueError(
+                "a cluster of several machines needs a folder that this machine and all workers see: "
+                "checkpoint=FOLDER (--checkpoint FOLDER)"
+            )
+        with tempfile.TemporaryDirectory(prefix="onebit-") as folder:
+            yield _checked(Cluster(client, Path(folder), wanted.patience, "Start the fit again."))
+        return
+    if not isinstance(getattr(model, "random_state", None), (int, np.integer)):
+        raise ValueError("a fit that can go on needs a number as random_state; set random_state=0")
+    settings = plain_parameters(model)
+    for name in ("n_jobs", "device", "verbose"):
+        settings.pop(name, None)
+    identity = {
+        "version": __version__,
+        "model": type(model).__name__,
+        "settings": settings,
+        "held-out share": wanted.certify,
+        "blocks": wanted.blocks,
+        "columns": list(names),
+        "answers": _token(source),
+    }
+    with checkpointed(Path(wanted.checkpoint), identity) as kept:
+        parts = kept.folder / "parts"
+        parts.mkdir(exist_ok=True)
+        advice = f"What was done is in {kept.folder}: the same fit goes on from there."
+        yield _checked(Cluster(client, parts.resolve(), wanted.patience, advice))
+        shutil.rmtree(parts)
+
+
+def _sees(path: str) -> tuple[str, bool]:
+    return __version__, os.path.exists(path)
+
+
+def _checked(cluster: Cluster) -> Cluster:
+    """Return a cluster whose workers have this version, and see its folder."""
+    try:
+        cluster.client.wait_for_workers(1, timeout=cluster.patience)
+    except TimeoutError:
+        raise ClusterError(f"no worker came within {cluster.patience:g} s; start some") from None
+    token = cluster.folder / "seen"
+    token.touch()
+    try:
+        seen = cluster.client.run(_sees, str(token))
+    except ModuleNotFoundError as error:
+        raise ClusterError(f"a worker lacks {error.name}; install onebit {__version__} there") from None
+    for worker, (version, there) in seen.items():
+        if version != __version__:
+            raise ClusterError(f"{worker} has onebit {version}, not {__version__}; install the same one")
+        if not there:
+            raise ClusterError(
+                f"{worker} does not see {cluster.folder}; name a folder that all workers see"
+            )
+    return cluster
+
+
+class _Scores(NamedTuple):
+    """Held-out answers of a block and what is predicted of them."""
+
+    taken: TakenOut
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+
+
+def _moments(taken: TakenOut, posterior: Posterior) -> _Scores:
+    return _Scores(taken, *scoring.score_moments(posterior, taken.rows, taken.columns, 1))
+
+
+class _Work:
+    """One fit on a cluster, from blocks to a fitted model."""
+
+    def __init__(self, model: Any, taken: Taken, wanted: Wanted) -> None:
+        self.model, self.taken, self.wanted = model, taken, wanted
+        self.blocks, self.cluster = taken.blocks, taken.blocks.cluster
+        self.rng = generator(getattr(model, "random_state", None))
+
+    def run(self) -> list[str]:
+        """Hold out, fit, bring home and count; return what to warn of."""
+        model, share, held = self.model, self.wanted.certify, None
+        fitted = self.blocks
+        if share is not None:
+            size = held_size(self.blocks.n, self.blocks.weighted, share)
+            if size:
+                key = hold_out_key(getattr(model, "random_state", None))
+                cut = self.blocks.cut(self.taken.labels, size, key)
+                fitted, held = self.blocks.divided(self.taken.labels, cut)
+        callback = model._reporting(self.wanted.callback)
+        recipe, keep = model._on_cluster(lambda: self._sample(fitted), callback)
+        check_recipe(recipe)
+        calibration, descent, answers = self._descended(recipe, fitted, callback)
+        outcome = Outcome(descent, answers)
+        labels, order, starts = outcome.labels()
+        posterior = outcome.posterior(order)
+        fit = Fit(
+            posterior, descent.objective, descent.path, descent.n_iter, descent.converged,
+            descent.divergence,
+        )  # fmt: skip
+        found = keep(Fitted(fit, calibration))
+        model._know_from_cluster(found, *self._indexes(labels[order]), self.taken.classes, self.blocks.n)
+        if held is not None:
+            place = np.empty(len(order), dtype=np.int32)
+            place[order] = np.arange(len(order), dtype=np.int32)
+            model.held_out_ = self._counted(outcome, held, fitted, place, starts)
+        return found.advice
+
+    def _indexes(self, labels: Any) -> tuple[IdIndex, IdIndex]:
+        side, names = self.blocks.side, self.taken.names
+        own = IdIndex(labels.rename(names[side]), MEMBERS[side])
+        other = IdIndex(self.taken.others.labels.rename(names[1 - side]), MEMBERS[1 - side])
+        return (own, other) if side == 0 else (other, own)
+
+    def _journal(self, name: str, blocks: Blocks) -> Journal:
+        parts = [1, 1]
+        parts[blocks.side] = len(blocks.futures)
+        return Journal(self.cluster, name, (parts[0], parts[1]))
+
+    def _descended(
+        self, recipe: Recipe, blocks: Blocks, callback: Callback | None
+    ) -> tuple[Calibration | None, ClusterFit, Blocks]:
+        """Descend; a hinge fit that is to be calibrated, on nine tenths of the answers first."""
+        if recipe.loss is not HINGE:
+            return (
+                None,
+                fit_on(recipe, blocks, self.rng, self._journal("fit", blocks), None, callback),
+                blocks,
+            )
+        key = int(self.rng.integers(2**31 - 1))
+        start, calibration = None, natural_calibration(recipe.temperature)
+        if recipe.calibrate and blocks.n * CALIBRATION_SHARE >= SMALLEST_CALIBRATION:
+            cut = Cut(key, np.uint64(int(CALIBRATION_SHARE * 2.0**64)))
+            others, held = blocks.divided(self.taken.labels, cut)
+            first = fit_on(recipe, others, self.rng, self._journal("first", others), None, callback)
+            scores = Outcome(first, others).scored(held, _moments, "calibrate")
+            mean = np.concatenate([part.mean for part in scores])
+            variance = np.concatenate([part.variance for part in scores])
+            sign = np.concatenate([part.taken.sign for part in scores])
+            if len(sign) >= SMALLEST_CALIBRATION:
+                calibration, start = fit_calibration(mean, variance, sign, None), first.states
+        fit = fit_on(recipe, blocks, self.rng, self._journal("fit", blocks), start, callback)
+        return calibration, fit, blocks
+
+    def _counted(
+        self,
+        outcome: Outcome,
+        held: list[Any],
+        fitted: Blocks,
+        place: Codes,
+        starts: NDArray[np.int64],
+    ) -> HeldOut:
+        """Count what became of the held-out answers."""
+        side = fitted.side
+        scores = outcome.scored(held, _moments, "score-held-out")
+        taken = [part.taken for part in scores]
+        own = np.concatenate(
+            [place[starts[k] + (part.columns if side else part.rows)] for k, part in enumerate(taken)]
+        )
+        other = np.concatenate([part.rows if side else part.columns for part in taken])
+        rows, columns = (own, other) if side == 0 else (other, own)
+        mean = np.concatenate([part.mean for part in scores])
+        variance = np.concatenate([part.variance for part in scores])
+        sign = np.concatenate([part.sign for part in taken])
+        fitted_too = np.concatenate([part.fitted_too for part in taken])
+        # Which rows and columns have fitted answers besides.
+        counted = self.cluster.result(outcome.other_counts, "counting answers")
+        answered = np.concatenate(
+            [part > 0 for part in self.cluster.results(outcome.own_counts, "counting answers")]
+        )
+        by_code = np.empty(len(answered), dtype=bool)
+        by_code[place] = answered
+        still_open = by_code[own] & (counted > 0)[other] & ~fitted_too
+        probability = scoring.probabilities(self.model.predictor_.curve, mean, variance, "cpu")
+        confidence = np.where(mean > 0, probability, 1.0 - probability)
+        shape = self.blocks.shape
+        distinct = all(part.distinct for part in taken)
+        return HeldOut.count(
+            confidence, mean, sign, rows, columns, fitted_too, still_open,
+            commoner=fitted.commoner,
+            blanks=shape[0] * shape[1] - self.blocks.n if distinct else None,
+        )  # fmt: skip
+
+    def _sample(self, blocks: Blocks) -> Observations:
+        """Bring the answers of some rows to this machine, all of each: about a million."""
+        side, chosen, n = blocks.side, [], 0
+        for future, facts in zip(blocks.futures, blocks.facts, strict=True):
+            if n and n + facts.n > SAMPLE_ANSWERS:
+                break
+            chosen.append(future)
+            n += facts.n
+        parts = self.cluster.results(chosen, "collecting a sample")
+        labels = parts[0].labels.append([part.labels for part in parts[1:]])
+        own = IdIndex(labels, MEMBERS[side])
+        other = self.taken.others
+        begin, codes = 0, []
+        for part in parts:
+            found = part.seen.entries(np.arange(part.seen.n))
+            mine = (found.columns if side else found.rows) + np.int32(begin)
+            codes.append((mine, found.rows if side else found.columns, found.sign, found.weight))
+            begin += len(part.labels)
+        mine, theirs, sign = (np.concatenate([part[k] for part in codes]) for k in range(3))
+        weight = np.concatenate([part[3] for part in codes]) if blocks.weighted else None
+        rows, columns = ((own, mine), (other, theirs))[:: -1 if side else 1]
+        return Observations.from_codes(
+            rows[0], columns[0], rows[1], columns[1], sign, weight, self.taken.classes
+        )
