@@ -50,6 +50,7 @@ from onebit.engine.cluster.intake import Source, Taken, taken_in
 from onebit.engine.cluster.journal import Journal
 from onebit.engine.cluster.outcome import Outcome
 from onebit.engine.cluster.reading import parquet_files, parquet_pieces
+from onebit.engine.cpu.threads import thread_count
 from onebit.engine.crew import Callback
 from onebit.engine.descent import Fit
 from onebit.engine.fitting import CALIBRATION_SHARE, SMALLEST_CALIBRATION, Fitted
@@ -127,7 +128,8 @@ def fit(
     patience : float
         Seconds without any task done after which the fit gives up.
     blocks : int, optional
-        Into how many blocks answers are cut: about two million answers each unless given.
+        Into how many blocks answers are cut: of up to four million answers each, and at least eight,
+        unless given. No more workers than blocks have work.
 
     Returns
     -------
@@ -144,6 +146,43 @@ def fit(
     files = parquet_files(source)
     names = _file_columns(files[0], layout) + (() if weight is None else (weight,))
     return _fitted(completer, client, files, names, words, wanted)
+
+
+@contextmanager
+def local_client(
+    workers: int | None = None, threads: int = 1, memory_limit: str | int = "auto"
+) -> Iterator[Any]:
+    """Yield a Dask client of this machine alone, for the length of a ``with`` block.
+
+    Work stealing is off: every block stays with the worker that has read it, and nothing but the states
+    of the smaller side travels.
+
+    Parameters
+    ----------
+    workers : int, optional
+        Processes; as many as there are cores unless given.
+    threads : int
+        Threads of each.
+    memory_limit : str or int
+        What each may use, as Dask takes it: "4GiB", a share below one, "auto".
+    """
+    import dask
+
+    from distributed import Client, LocalCluster
+
+    count = thread_count(-1) if workers is None else workers
+    with (
+        dask.config.set({"distributed.scheduler.work-stealing": False}),
+        LocalCluster(
+            n_workers=count,
+            threads_per_worker=threads,
+            processes=True,
+            dashboard_address=None,
+            memory_limit=memory_limit,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
 
 
 def is_frame(source: Any) -> bool:
@@ -382,11 +421,6 @@ class _Work:
         other = IdIndex(self.taken.others.labels.rename(names[1 - side]), MEMBERS[1 - side])
         return (own, other) if side == 0 else (other, own)
 
-    def _journal(self, name: str, blocks: Blocks) -> Journal:
-        parts = [1, 1]
-        parts[blocks.side] = len(blocks.futures)
-        return Journal(self.cluster, name, (parts[0], parts[1]))
-
     def _descended(
         self, recipe: Recipe, blocks: Blocks, callback: Callback | None
     ) -> tuple[Calibration | None, ClusterFit, Blocks]:
@@ -394,7 +428,7 @@ class _Work:
         if recipe.loss is not HINGE:
             return (
                 None,
-                fit_on(recipe, blocks, self.rng, self._journal("fit", blocks), None, callback),
+                fit_on(recipe, blocks, self.rng, Journal(blocks, "fit"), None, callback),
                 blocks,
             )
         key = int(self.rng.integers(2**31 - 1))
@@ -402,14 +436,14 @@ class _Work:
         if recipe.calibrate and blocks.n * CALIBRATION_SHARE >= SMALLEST_CALIBRATION:
             cut = Cut(key, np.uint64(int(CALIBRATION_SHARE * 2.0**64)))
             others, held = blocks.divided(self.taken.labels, cut)
-            first = fit_on(recipe, others, self.rng, self._journal("first", others), None, callback)
+            first = fit_on(recipe, others, self.rng, Journal(others, "first"), None, callback)
             scores = Outcome(first, others).scored(held, _moments, "calibrate")
             mean = np.concatenate([part.mean for part in scores])
             variance = np.concatenate([part.variance for part in scores])
             sign = np.concatenate([part.taken.sign for part in scores])
             if len(sign) >= SMALLEST_CALIBRATION:
                 calibration, start = fit_calibration(mean, variance, sign, None), first.states
-        fit = fit_on(recipe, blocks, self.rng, self._journal("fit", blocks), start, callback)
+        fit = fit_on(recipe, blocks, self.rng, Journal(blocks, "fit"), start, callback)
         return calibration, fit, blocks
 
     def _counted(

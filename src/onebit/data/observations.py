@@ -148,6 +148,14 @@ class _Held:
         self.loose: Any | None = loose
         self._views: tuple[View, View] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the answers."""
+        parts: list[Any] = (
+            [self.loose] if self._views is None else [vars(view).values() for view in self._views]
+        )
+        return sum(array.nbytes for part in parts for array in part if array is not None)
+
     def sorted(self, shape: tuple[int, int]) -> tuple[View, View]:
         """Return the views by row and by column."""
         loose, views = self.loose, self._views
@@ -363,6 +371,10 @@ class Observations:
                 values ^= view.weight.view(np.uint32).astype(np.uint64) << np.uint64(32)
             sums.append(int(hashing.mixed(values).sum(dtype=np.uint64)))
         return hashing.fingerprint(self.n, sums)
+
+    def __sizeof__(self) -> int:
+        # Schedulers ask before they move something.
+        return object.__sizeof__(self) + self._held.nbytes
 
     def __repr__(self) -> str:
         rows, columns = self.shape

@@ -59,7 +59,7 @@ class Blocks:
     @classmethod
     def of(cls, cluster: Cluster, side: int, others: int, futures: list[Any], weighted: bool) -> Blocks:
         """Take up blocks, and look at each."""
-        facts = cluster.results(cluster.each(facts_of, futures, what="count-answers"), "reading blocks")
+        facts = cluster.small(cluster.each(facts_of, futures, what="count-answers"), "reading blocks")
         return cls(cluster, side, others, futures, facts, weighted)
 
     @property
@@ -105,7 +105,7 @@ class Blocks:
         place = int(np.searchsorted(running, size))
         before = int(running[place - 1]) if place else 0
         inside = self.each(hashes_in, *fixed, [place] * count, what="hashes")
-        found = np.sort(np.concatenate(self.cluster.results(inside, "choosing what is held out")))
+        found = np.sort(np.concatenate(self.cluster.small(inside, "choosing what is held out")))
         return Cut(key, found[size - before - 1])
 
 

@@ -6,13 +6,15 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 # Tasks that fail are tried again so often: a file system may stumble.
 RETRIES = 2
-# Parts that are added up at once, of many.
-FAN_IN = 4
 # Seconds between two looks at what is being waited for.
 _LOOK = 1.0
 # Seconds without any task done after which waiting makes no sense.
@@ -46,55 +48,108 @@ class Cluster:
         self._name = uuid.uuid4().hex[:8]
         self._numbers = itertools.count()
         self._open: list[Any] = []
+        self.homes: list[str | None] = []
 
-    def submit(self, task: Callable[..., Any], *arguments: Any, what: str) -> Any:
+    def submit(self, task: Callable[..., Any], *arguments: Any, what: str, priority: int = 0) -> Any:
         """Hand a task over, under a name that Dask's dashboard shows; return its future."""
-        key = f"{what}-{self._name}-{next(self._numbers)}"
-        future = self.client.submit(task, *arguments, key=key, pure=False, retries=RETRIES)
+        key = f"{what}-{self._name}-{next(self._numbers):09d}"
+        future = self.client.submit(
+            task, *arguments, key=key, pure=False, retries=RETRIES, priority=priority
+        )
         self._open.append(future)
         return future
 
     def each(self, task: Callable[..., Any], *lists: Sequence[Any], what: str) -> list[Any]:
-        """Hand over one task for each of several arguments."""
+        """Hand over one task for each of several arguments.
+
+        Tasks of all blocks go where their blocks lie, as long as somebody is there: Dask would weigh
+        moving a block against waiting for its worker, and move it.
+        """
         count = len(lists[0])
-        keys = [f"{what}-{self._name}-{next(self._numbers)}" for _ in range(count)]
-        futures = self.client.map(task, *lists, key=keys, pure=False, retries=RETRIES)
+        homes = self.homes if len(self.homes) == count else [None] * count
+        futures: list[Any] = [None] * count
+        for home in dict.fromkeys(homes):
+            places = [k for k in range(count) if homes[k] == home]
+            some = [[part[k] for k in places] for part in lists]
+            keys = [f"{what}-{self._name}-{next(self._numbers):09d}" for _ in places]
+            wish = {} if home is None else {"workers": [home], "allow_other_workers": True}
+            found = self.client.map(task, *some, key=keys, pure=False, retries=RETRIES, **wish)
+            self._open += found
+            for k, future in zip(places, found, strict=True):
+                futures[k] = future
+        return futures
+
+    def settle(self, futures: Sequence[Any]) -> None:
+        """Remember where each block lies."""
+        who = self.client.who_has(list(futures))
+        self.homes = [min(who.get(future.key) or [None]) for future in futures]
+
+    def neighbours(self, task: Callable[..., Any], *lists: Sequence[Any], what: str) -> list[Any]:
+        """Hand over tasks so that those that follow each other are likely to run on one worker.
+
+        What they leave there is then added up there first. As many at once as there are workers: were
+        they handed over one by one, idle workers would take them out of their order.
+        """
+        workers = max(len(self.client.scheduler_info(n_workers=-1)["workers"]), 1)
+        futures: list[Any] = []
+        for places in np.array_split(np.arange(len(lists[0])), workers):
+            if len(places):
+                some = [[part[k] for part in lists] for k in places]
+                together = self.submit(all_of, task, some, what=f"{what}s")
+                # Each in a group of its own: Dask spreads groups of many tasks, wherever their data lies.
+                for place in range(len(places)):
+                    key = (f"{what}-{self._name}-{next(self._numbers):09d}", 0)
+                    futures.append(self.client.submit(getitem, together, place, key=key, pure=False))
         self._open += futures
-        return list(futures)
+        return futures
 
     def added(self, parts: Sequence[Any], task: Callable[..., Any], what: str) -> Any:
-        """Return the future of what ``task`` adds parts up to, few at a time and in a fixed order."""
-        parts = list(parts)
-        while len(parts) > 1:
-            parts = [
-                parts[k] if k + 1 == len(parts) else self.submit(task, *parts[k : k + FAN_IN], what=what)
-                for k in range(0, len(parts), FAN_IN)
+        """Return the future of what ``task`` adds parts up to, two at a time and in a fixed order."""
+        return self.submit(task, *self.last_two(parts, task, what), what=what, priority=1)
+
+    def last_two(self, parts: Sequence[Any], task: Callable[..., Any], what: str) -> list[Any]:
+        """Add parts up until two are left, for whoever adds these where he needs them."""
+        left = list(parts)
+        while len(left) > 2:
+            # At once when they can: what waits is taken by idle workers, and its parts with it.
+            pairs = [left[k : k + 2] for k in range(0, len(left), 2)]
+            left = [
+                pair[0] if len(pair) == 1 else self.submit(task, *pair, what=what, priority=1)
+                for pair in pairs
             ]
-        return parts[0]
+        return left
 
     def result(self, future: Any, what: str) -> Any:
         """Wait for one task, and return what it found."""
         return self.results([future], what)[0]
 
+    def small(self, futures: Sequence[Any], what: str) -> list[Any]:
+        """Wait for tasks that find little: it is brought together there, and fetched at once."""
+        return list(self.result(self.submit(same, list(futures), what="collect", priority=1), what))
+
     def results(self, futures: Sequence[Any], what: str) -> list[Any]:
         """Wait for tasks as long as some task is done now and then; return what they found."""
-        from distributed import wait
         from distributed.client import FutureCancelledError
         from distributed.comm.core import CommClosedError
         from distributed.scheduler import KilledWorker
+
+        from distributed import wait
 
         done, last = -1, time.monotonic()
         try:
             while True:
                 try:
-                    wait(list(futures), timeout=_LOOK)
+                    if len(futures) == 1:
+                        found = [futures[0].result(timeout=_LOOK)]
+                    else:
+                        wait(list(futures), timeout=_LOOK)
+                        found = [future.result(timeout=self.patience) for future in futures]
                     break
                 except TimeoutError:
                     now = sum(future.done() for future in self._open)
                     if now != done:
                         done, last = now, time.monotonic()
                     self._check(what, last)
-            found = [future.result(timeout=self.patience) for future in futures]
             self._open = []
             return found
         except KilledWorker as error:
@@ -140,6 +195,12 @@ def run_threads() -> int:
         return int(get_worker().state.nthreads)
     except ValueError:  # not on a worker
         return 1
+
+
+def all_of(task: Callable[..., Any], lists: Sequence[Sequence[Any]]) -> list[Any]:
+    """Run a task for several arguments, on all threads of a worker."""
+    with ThreadPoolExecutor(run_threads()) as pool:
+        return list(pool.map(lambda arguments: task(*arguments), lists))
 
 
 def same(value: Any) -> Any:

@@ -35,7 +35,7 @@ from onebit.engine.cluster.reading import (
 
 # Answers of a block, about: enough for a task to be worth its while. Blocks are counted in powers of
 # two, from the number of answers alone, because the order of sums follows from them.
-BLOCK_ANSWERS = 1 << 21
+BLOCK_ANSWERS = 1 << 22
 _LEAST_BLOCKS, _MOST_BLOCKS = 8, 8192
 _PLAN, _LABELS = "plan.json", "labels.arrow"
 ADVICE = "delete the folder to start anew"
@@ -101,7 +101,9 @@ def taken_in(cluster: Cluster, source: Source, blocks: int | None = None) -> Tak
     here = cluster.submit(read_labels, str(folder / _LABELS), what="ids")
     many = range(plan.blocks)
     fixed = [[value] * plan.blocks for value in (plan, paths, len(labels))]
-    futures = cluster.each(block_of, many, *fixed, what="read-block")
+    futures = cluster.neighbours(block_of, many, *fixed, what="read-block")
+    cluster.small(cluster.each(bool, futures, what="wait-for-block"), "reading blocks")
+    cluster.settle(futures)
     found = Blocks.of(cluster, plan.side, len(labels), futures, len(plan.names) > 3)
     others = IdIndex(labels, MEMBERS[1 - plan.side])
     return Taken(found, here, others, classes, plan.names)
@@ -113,7 +115,7 @@ def _split(cluster: Cluster, source: Source, folder: Path, blocks: int | None) -
     if not pieces:
         raise TableError(f"{source.name} holds no answers")
     looked = cluster.each(survey, pieces, [source.names] * count, what="survey")
-    surveys = cluster.results(looked, f"looking through {source.name}")
+    surveys = cluster.small(looked, f"looking through {source.name}")
     check_surveys(surveys, source.name)
     signs = meanings(surveys, source.words, source.name)
     answers = sum(number for part in surveys for text, number in part.found.items() if signs[text] != 0)
@@ -127,7 +129,7 @@ def _split(cluster: Cluster, source: Source, folder: Path, blocks: int | None) -
     found: pd.Index = cluster.result(labels, f"coding the ids of {source.name}")
     _write_labels(found, folder / _LABELS)
     paths = [str(folder / f"split-{k:05d}.arrow") for k in range(count)]
-    cluster.results(
+    cluster.small(
         cluster.each(split, pieces, [plan] * count, [labels] * count, paths, what="split"),
         f"splitting {source.name}",
     )

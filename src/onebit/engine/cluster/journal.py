@@ -18,7 +18,7 @@ from onebit.data import checked
 from onebit.data.sides import SIDES
 from onebit.data.storage import read, write
 from onebit.engine.checkpoint import ADVICE
-from onebit.engine.cluster.client import Cluster
+from onebit.engine.cluster.blocks import Blocks
 from onebit.engine.cluster.sides import Setting, State, taken_up
 from onebit.engine.descent import SMALLEST_STEP, Descent, Unfinished
 from onebit.engine.known import Known
@@ -28,7 +28,7 @@ from onebit.model.posterior import restored_gaussians
 from onebit.model.regression import restored_regression
 
 # Rounds between two checkpoints.
-EVERY = 5
+EVERY = 10
 _JOURNAL = "journal.onebit"
 
 
@@ -43,8 +43,8 @@ def write_part(state: State, path: str) -> int:
     return len(state.mean)
 
 
-def read_part(path: str, setting: Setting, known: Any) -> State:
-    """Read what ``write_part`` wrote, checked."""
+def read_part(path: str, setting: Setting, known: Any, near: Any = None) -> State:
+    """Read what ``write_part`` wrote, checked; ``near`` is what lies where it is to be."""
     tensors, content = read(path, "part")
     with checked.taken_apart(Path(path), ADVICE):
         size = checked.whole(content, "size", 0)
@@ -59,18 +59,18 @@ class Journal:
 
     Parameters
     ----------
-    cluster : Cluster
-        Where the states are.
+    blocks : Blocks
+        The answers of the descent.
     name : str
         The folder of this descent, within that of the fit.
-    parts : tuple of int
-        How many parts rows and columns have.
     every : int
         Rounds between two checkpoints.
     """
 
-    def __init__(self, cluster: Cluster, name: str, parts: tuple[int, int], every: int = EVERY) -> None:
-        self.cluster, self.folder, self.parts, self.every = cluster, cluster.folder / name, parts, every
+    def __init__(self, blocks: Blocks, name: str, every: int = EVERY) -> None:
+        self.cluster, self.folder, self.every = blocks.cluster, blocks.cluster.folder / name, every
+        self.near: list[list[Any]] = [[None], [None]]
+        self.near[blocks.side] = blocks.futures
 
     def found(self, hierarchy: Hierarchy, known: Known) -> Unfinished | None:
         """Return what an earlier run has left of this descent."""
@@ -96,12 +96,12 @@ class Journal:
     def _states(self, n_iter: int, hierarchy: Hierarchy, known: Known) -> tuple[list[Any], list[Any]]:
         """Return the futures of states that lie in files."""
         sides = []
-        for side, count in enumerate(self.parts):
-            setting, values = Setting(hierarchy, side), known.values[side]
+        for side, near in enumerate(self.near):
+            setting, values, count = Setting(hierarchy, side), known.values[side], len(near)
             told = [None] * count if values is None else values.futures
             paths = [str(self._path(n_iter, side, k)) for k in range(count)]
             sides.append(
-                self.cluster.each(read_part, paths, [setting] * count, told, what="read-checkpoint")
+                self.cluster.each(read_part, paths, [setting] * count, told, near, what="read-checkpoint")
             )
         return sides[0], sides[1]
 
@@ -120,7 +120,7 @@ class Journal:
         for number, side in enumerate(sides):
             paths = [str(self._path(descent.n_iter, number, k)) for k in range(len(side.states))]
             written += self.cluster.each(write_part, side.states, paths, what="checkpoint")
-        self.cluster.results(written, f"writing the checkpoint of round {descent.n_iter}")
+        self.cluster.small(written, f"writing the checkpoint of round {descent.n_iter}")
         tensors, content = hyper_state(descent.hyper)
         for number, name in enumerate(SIDES):
             regression = hierarchy.regressions[number]

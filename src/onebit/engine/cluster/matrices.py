@@ -47,9 +47,13 @@ class Parts:
         """Return the parts themselves."""
         return self.cluster.results(self.futures, f"computing a {what}")
 
+    def small(self) -> list[Any]:
+        """Return parts that are small."""
+        return self.cluster.small(self.futures, "computing a matrix")
+
     def sum(self) -> float:
         """Return the sum of all entries."""
-        return float(sum(self.each(np.sum).values()))
+        return float(sum(self.each(np.sum).small()))
 
     def __getitem__(self, place: Any) -> Parts:
         return self.each(operator.getitem, place)
@@ -102,7 +106,7 @@ class ClusterTall:
 
     def inner(self, left: Parts, right: Parts) -> Array:
         """Return ``left' right``."""
-        return np.asarray(sum(left.each(_inner, right).values()))
+        return np.asarray(sum(left.each(_inner, right).small()))
 
     def gram(self, matrix: Parts) -> Array:
         """Return ``matrix' matrix``."""
@@ -256,7 +260,7 @@ class _Residuals(ClusterTall):
 
     def flips(self, matrix: Parts) -> Array:
         """Return the sign of the entry of largest size of each column."""
-        sizes, signs = zip(*matrix.each(_largest).values(), strict=True)
+        sizes, signs = zip(*matrix.each(_largest).small(), strict=True)
         best = np.argmax(np.stack(sizes), axis=0)
         return np.stack(signs)[best, np.arange(len(best))]
 

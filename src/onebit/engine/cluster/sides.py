@@ -132,10 +132,11 @@ def said(block: Block, state: State, setting: Setting, table: Any, loss: Loss) -
 
 
 def solved(
-    state: State, natural: Natural, known: Any, setting: Setting, hyper: HyperPosterior,
+    state: State, parts: list[Natural], known: Any, setting: Setting, hyper: HyperPosterior,
     temperature: float, relaxation: float,
 ) -> State:  # fmt: skip
     """Move the side that is not divided to what all blocks say."""
+    natural = plus(*parts)
     with threads(run_threads()) as pool:
         side = setting.working(state, None, known, pool)
         side.solve(natural, side.prior(hyper), temperature, relaxation)
@@ -154,9 +155,14 @@ def sums_of(state: State) -> Sums:
     return state.sums
 
 
-def loss_said(natural: Natural) -> float:
+def total(parts: list[Sums]) -> Sums:
+    """Add up the sums of all parts, in their order."""
+    return plus(*parts)
+
+
+def loss_said(parts: list[Natural]) -> float:
     """Return the loss that comes with natural parameters."""
-    return float(natural.loss[0])
+    return float(plus(*(part.loss for part in parts))[0])
 
 
 def table_of(state: State, setting: Setting) -> NDArray[np.float32]:
@@ -177,7 +183,7 @@ class _Side:
         """Take up new states (futures); their sums are on their way."""
         self.states = states
         parts = self.cluster.each(sums_of, states, what=f"sums-of-{self.word}")
-        self._coming = self.cluster.added(parts, plus, f"add-sums-of-{self.word}")
+        self._coming = self.cluster.submit(total, parts, what=f"add-sums-of-{self.word}", priority=1)
         self._found: Sums | None = None
 
     def _sums(self) -> Sums:
@@ -207,6 +213,9 @@ class _Side:
 class DividedSide(_Side):
     """The side whose states lie with its answers, a part for each block."""
 
+    # The other side, where what is said of it can be summed up while this side's sums travel.
+    next_side: WholeSide | None = None
+
     @property
     def table(self) -> DividedSide:
         """What the other side's answers are to be gathered from: this side itself."""
@@ -229,11 +238,25 @@ class DividedSide(_Side):
                 what=f"move-{self.word}",
             )
         )  # fmt: skip
+        if self.next_side is not None:
+            self.next_side.listen(self, loss)
         return self._sums().loss
 
 
 class WholeSide(_Side):
     """The side whose states are in one part, and are sent to the blocks as a table."""
+
+    # What was said of this side, and at which states of both.
+    _heard: tuple[list[Any], Any, Any] | None = None
+
+    def listen(self, other: DividedSide, loss: Loss) -> tuple[list[Any], Any, Any]:
+        """Have what the blocks say of this side added up, at the present states."""
+        count = len(other.states)
+        more = [self.setting] * count, [self.table] * count, [loss] * count
+        parts = self.blocks.each(said, other.states, *more, what=f"natural-{self.word}")
+        natural = self.cluster.last_two(parts, plus, f"add-natural-{self.word}")
+        self._heard = other.states, self.table, natural
+        return self._heard
 
     def take(self, states: list[Any]) -> None:
         """Take up new states (futures), and make the table of them."""
@@ -245,10 +268,10 @@ class WholeSide(_Side):
         relaxation: float,
     ) -> float:  # fmt: skip
         """Add up what the blocks say of every row, and move it; return the loss before."""
-        count = len(table.states)
-        more = [self.setting] * count, [self.table] * count, [loss] * count
-        parts = self.blocks.each(said, table.states, *more, what=f"natural-{self.word}")
-        natural = self.cluster.added(parts, plus, f"add-natural-{self.word}")
+        heard, self._heard = self._heard, None
+        if heard is None or heard[0] is not table.states or heard[1] is not self.table:
+            heard = self.listen(table, loss)
+        natural, self._heard = heard[2], None
         if not solve:
             return float(
                 self.cluster.result(self.cluster.submit(loss_said, natural, what="loss"), "the loss")
