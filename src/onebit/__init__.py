@@ -46,7 +46,7 @@ _HOMES = {
 # Modules with a public name of their own: the room that a file lies in is not for users to know.
 _PUBLIC_MODULES = {
     "bounds": "onebit.certificates.bounds",
-    "dask": "onebit.completers.clustered",
+    "dask": "onebit.completers.distributed",
     "datasets": "onebit.data.datasets",
     "directions": "onebit.certificates.directions",
     "evaluation": "onebit.completers.evaluation",

@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from onebit.cli import options as o
+from onebit.cli.cluster import check_alone, fit_there
 from onebit.cli.features import read_features
 from onebit.cli.models import (
     Chains,
@@ -147,6 +148,7 @@ def fit(
     seed: o.Seed = 0,
     threads: o.Threads = None,
     device: o.Device = "cpu",
+    dask: o.Dask = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -170,6 +172,8 @@ def fit(
       onebit fit votes.csv -o votes.onebit --refit
 
       onebit fit ratings.csv -o m.onebit --row-features users.csv --col-features movies.csv
+
+      onebit fit 'answers/*.parquet' -o large.onebit --model logistic --dask local
     """
     with plain_errors(*(() if checkpoint is None else ("Stopped. The same command goes on from here.",))):
         from onebit.certificates.hold_out import check_hold_out_delta
@@ -199,6 +203,21 @@ def fit(
         estimator = new_model(
             model, rank, seed, threads, device, inference, samples, chains, sampling_seconds, pattern
         )
+        if dask is not None:
+            check_alone(
+                {
+                    "--row-features": row_features, "--col-features": col_features, "--refit": refit,
+                    "--report": report, "--wide": wide, "--format": format, "--delimiter": delimiter,
+                    "--no-header": no_header, "--skip-bad": skip_bad, "--drop": drop, "--no-ids": no_ids,
+                    "--device": device != "cpu",
+                }
+            )  # fmt: skip
+            fit_there(
+                dask, voice, estimator, file, output, threads, delta, row=row, column=col, answer=answer,
+                threshold=threshold, yes=yes, no=no, blank=blank, certify=certify or None,
+                checkpoint=checkpoint,
+            )  # fmt: skip
+            return
         reading = read(
             voice,
             file,

@@ -17,6 +17,14 @@ Input = Annotated[
         "- is standard input.",
     ),
 ]  # fmt: skip
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        "--dask", metavar="ADDRESS", rich_help_panel=_HOW,
+        help="Fit on a Dask cluster: its scheduler's address, or local. FILE is then Parquet: a file, a "
+        "folder or a quoted pattern.",
+    ),
+]  # fmt: skip
 Row = Annotated[
     str | None,
     typer.Option(

@@ -89,6 +89,7 @@ class AutoCompleter(PairClassifier):
 
     _tuned: ClassVar[bool] = True
     _takes_features: ClassVar[bool] = True
+    _runs_on_clusters: ClassVar[bool] = True
     _checks: ClassVar[dict[str, Check]] = {
         "pattern": OneOf(("auto", None)),
         "device": Device(),

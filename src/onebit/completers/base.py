@@ -83,6 +83,8 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
     _checks: ClassVar[dict[str, Check]]
     # Whether what is known of rows and columns can enter the prior.
     _takes_features: ClassVar[bool] = False
+    # Whether ``_on_cluster`` says how.
+    _runs_on_clusters: ClassVar[bool] = False
 
     n_observations_: int
     requested_: pd.DataFrame
@@ -213,10 +215,7 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
 
         ``sample`` brings some of the answers to this machine.
         """
-        raise ValueError(
-            f"{type(self).__name__} does not run on a cluster; use LogisticCompleter, HingeCompleter or "
-            "AutoCompleter"
-        )
+        raise NotImplementedError
 
     def _know_from_cluster(
         self, found: Found, rows: IdIndex, columns: IdIndex, classes: NDArray[Any], n: int

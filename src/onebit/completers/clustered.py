@@ -1,6 +1,6 @@
 """Fits on a Dask cluster, for tables that one machine does not hold.
 
-The public name of this module is ``onebit.dask``.
+Users find it as ``onebit.dask``.
 
 Examples
 --------
@@ -19,61 +19,27 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from onebit import __version__
-from onebit.certificates.hold_out import HeldOut
 from onebit.completers.archive import plain_parameters
-from onebit.completers.intake import held_size, hold_out_key
-from onebit.completers.predictions import Codes
-from onebit.data.holding import Cut
-from onebit.data.holding import Taken as TakenOut
-from onebit.data.ids import IdIndex
-from onebit.data.observations import Observations
-from onebit.data.sides import MEMBERS
+from onebit.completers.cluster_work import Wanted, Work, check_recipe
 from onebit.data.tables.answers import Vocabulary
 from onebit.data.tables.columns import Layout, choose
 from onebit.data.tables.encoding import as_text
-from onebit.engine import scoring
 from onebit.engine.checkpoint import checkpoint as checkpointed
-from onebit.engine.cluster.blocks import Blocks
 from onebit.engine.cluster.client import PATIENCE, Cluster, ClusterError
-from onebit.engine.cluster.fitting import ClusterFit, fit_on
-from onebit.engine.cluster.intake import Source, Taken, taken_in
-from onebit.engine.cluster.journal import Journal
-from onebit.engine.cluster.outcome import Outcome
+from onebit.engine.cluster.intake import Source, taken_in
 from onebit.engine.cluster.reading import parquet_files, parquet_pieces
 from onebit.engine.cpu.threads import thread_count
 from onebit.engine.crew import Callback
-from onebit.engine.descent import Fit
-from onebit.engine.fitting import CALIBRATION_SHARE, SMALLEST_CALIBRATION, Fitted
-from onebit.engine.recipe import Recipe
-from onebit.engine.seeds import generator
-from onebit.model.calibration import Calibration, fit_calibration, natural_calibration
-from onebit.model.losses import HINGE
-from onebit.model.posterior import Posterior
 
-# AutoCompleter searches on about so many answers.
-SAMPLE_ANSWERS = 1_000_000
 _ON_THIS_MACHINE = ("127.0.0.1", "localhost", "::1", None)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What a fit on a cluster was asked for, besides the model."""
-
-    certify: float | None = None
-    callback: Callback | None = None
-    checkpoint: str | os.PathLike[str] | None = None
-    patience: float = PATIENCE
-    blocks: int | None = None
 
 
 def fit(
@@ -137,15 +103,22 @@ def fit(
         Fitted. It keeps no answers, as if loaded from a file without them.
     """
     _check_client(client)
+    given, names = source_and_columns(source, row, column, answer, weight)
     words = Vocabulary(threshold, yes, no, blank)
     wanted = Wanted(certify, callback, checkpoint, patience, blocks)
+    return _fitted(completer, client, given, names, words, wanted)
+
+
+def source_and_columns(
+    source: Any, row: str | None, column: str | None, answer: str | None, weight: str | None
+) -> tuple[Any, tuple[str, ...]]:
+    """Return a frame or a list of files, and the columns that are read of it."""
+    more = () if weight is None else (weight,)
     if is_frame(source):
-        names = _frame_columns(source, row, column, answer) + (() if weight is None else (weight,))
-        return _fitted(completer, client, source[list(names)], names, words, wanted)
-    layout = Layout(row, column, answer, False)
+        names = _frame_columns(source, row, column, answer) + more
+        return source[list(names)], names
     files = parquet_files(source)
-    names = _file_columns(files[0], layout) + (() if weight is None else (weight,))
-    return _fitted(completer, client, files, names, words, wanted)
+    return files, _file_columns(files[0], Layout(row, column, answer, False)) + more
 
 
 @contextmanager
@@ -258,30 +231,27 @@ def _token(source: Any) -> Any:
     return [[name, os.stat(name).st_size, os.stat(name).st_mtime_ns] for name in source]
 
 
-def check_recipe(recipe: Recipe) -> None:
-    """Refuse what does not run on a cluster, with the reason."""
-    refused = {
-        'inference="sampling"': recipe.sampling is not None,
-        'covariance="diagonal"': not recipe.full and not recipe.paper,
-        'method="paper"': recipe.paper,
-        f"sparse={recipe.sparse!r}": recipe.sparse is not None,
-        f"n_init={recipe.n_init}": recipe.n_init > 1,
-    }
-    reasons = {
-        'inference="sampling"': "draws of all rows would have to be kept and moved",
-        'covariance="diagonal"': "its steps need all answers of a column in one place",
-        'method="paper"': "Algorithm 1 walks through all answers in one place",
-    }
-    for name, found in refused.items():
-        if found:
-            why = reasons.get(name, "it needs all rows in one place")
-            raise ValueError(f"{name} does not run on a cluster: {why}; leave it out")
-
-
 def _fitted(
     model: Any, client: Any, source: Any, names: tuple[str, ...], words: Vocabulary, wanted: Wanted
 ) -> Any:
     """Fit a model on a cluster and bring it home."""
+    with begun(model, client, source, names, words, wanted) as work:
+        found = work.bring_home()
+    for text in found:
+        warnings.warn(f"{type(model).__name__}: {text}", ConvergenceWarning, stacklevel=3)
+    return model
+
+
+@contextmanager
+def begun(
+    model: Any, client: Any, source: Any, names: tuple[str, ...], words: Vocabulary, wanted: Wanted
+) -> Iterator[Work]:
+    """Yield the work on answers that are in blocks on a cluster."""
+    if not model._runs_on_clusters:
+        raise ValueError(
+            f"{type(model).__name__} does not run on a cluster; use LogisticCompleter, HingeCompleter or "
+            "AutoCompleter"
+        )
     if hasattr(model, "_recipe"):
         check_recipe(model._recipe())
     with _workplace(model, client, source, names, wanted) as cluster:
@@ -290,12 +260,7 @@ def _fitted(
             given = Source("the frame", pieces, names, words)
         else:
             given = Source(_named(source), list(parquet_pieces(source)), names, words)
-        taken = taken_in(cluster, given, wanted.blocks)
-        del given
-        found = _Work(model, taken, wanted).run()
-    for text in found:
-        warnings.warn(f"{type(model).__name__}: {text}", ConvergenceWarning, stacklevel=3)
-    return model
+        yield Work(model, taken_in(cluster, given, wanted.blocks), wanted)
 
 
 def _named(files: Sequence[str]) -> str:
@@ -364,148 +329,3 @@ def _checked(cluster: Cluster) -> Cluster:
                 f"{worker} does not see {cluster.folder}; name a folder that all workers see"
             )
     return cluster
-
-
-class _Scores(NamedTuple):
-    """Held-out answers of a block and what is predicted of them."""
-
-    taken: TakenOut
-    mean: NDArray[np.float64]
-    variance: NDArray[np.float64]
-
-
-def _moments(taken: TakenOut, posterior: Posterior) -> _Scores:
-    return _Scores(taken, *scoring.score_moments(posterior, taken.rows, taken.columns, 1))
-
-
-class _Work:
-    """One fit on a cluster, from blocks to a fitted model."""
-
-    def __init__(self, model: Any, taken: Taken, wanted: Wanted) -> None:
-        self.model, self.taken, self.wanted = model, taken, wanted
-        self.blocks, self.cluster = taken.blocks, taken.blocks.cluster
-        self.rng = generator(getattr(model, "random_state", None))
-
-    def run(self) -> list[str]:
-        """Hold out, fit, bring home and count; return what to warn of."""
-        model, share, held = self.model, self.wanted.certify, None
-        fitted = self.blocks
-        if share is not None:
-            size = held_size(self.blocks.n, self.blocks.weighted, share)
-            if size:
-                key = hold_out_key(getattr(model, "random_state", None))
-                cut = self.blocks.cut(self.taken.labels, size, key)
-                fitted, held = self.blocks.divided(self.taken.labels, cut)
-        callback = model._reporting(self.wanted.callback)
-        recipe, keep = model._on_cluster(lambda: self._sample(fitted), callback)
-        check_recipe(recipe)
-        calibration, descent, answers = self._descended(recipe, fitted, callback)
-        outcome = Outcome(descent, answers)
-        labels, order, starts = outcome.labels()
-        posterior = outcome.posterior(order)
-        fit = Fit(
-            posterior, descent.objective, descent.path, descent.n_iter, descent.converged,
-            descent.divergence,
-        )  # fmt: skip
-        found = keep(Fitted(fit, calibration))
-        model._know_from_cluster(found, *self._indexes(labels[order]), self.taken.classes, self.blocks.n)
-        if held is not None:
-            place = np.empty(len(order), dtype=np.int32)
-            place[order] = np.arange(len(order), dtype=np.int32)
-            model.held_out_ = self._counted(outcome, held, fitted, place, starts)
-        return found.advice
-
-    def _indexes(self, labels: Any) -> tuple[IdIndex, IdIndex]:
-        side, names = self.blocks.side, self.taken.names
-        own = IdIndex(labels.rename(names[side]), MEMBERS[side])
-        other = IdIndex(self.taken.others.labels.rename(names[1 - side]), MEMBERS[1 - side])
-        return (own, other) if side == 0 else (other, own)
-
-    def _descended(
-        self, recipe: Recipe, blocks: Blocks, callback: Callback | None
-    ) -> tuple[Calibration | None, ClusterFit, Blocks]:
-        """Descend; a hinge fit that is to be calibrated, on nine tenths of the answers first."""
-        if recipe.loss is not HINGE:
-            return (
-                None,
-                fit_on(recipe, blocks, self.rng, Journal(blocks, "fit"), None, callback),
-                blocks,
-            )
-        key = int(self.rng.integers(2**31 - 1))
-        start, calibration = None, natural_calibration(recipe.temperature)
-        if recipe.calibrate and blocks.n * CALIBRATION_SHARE >= SMALLEST_CALIBRATION:
-            cut = Cut(key, np.uint64(int(CALIBRATION_SHARE * 2.0**64)))
-            others, held = blocks.divided(self.taken.labels, cut)
-            first = fit_on(recipe, others, self.rng, Journal(others, "first"), None, callback)
-            scores = Outcome(first, others).scored(held, _moments, "calibrate")
-            mean = np.concatenate([part.mean for part in scores])
-            variance = np.concatenate([part.variance for part in scores])
-            sign = np.concatenate([part.taken.sign for part in scores])
-            if len(sign) >= SMALLEST_CALIBRATION:
-                calibration, start = fit_calibration(mean, variance, sign, None), first.states
-        fit = fit_on(recipe, blocks, self.rng, Journal(blocks, "fit"), start, callback)
-        return calibration, fit, blocks
-
-    def _counted(
-        self,
-        outcome: Outcome,
-        held: list[Any],
-        fitted: Blocks,
-        place: Codes,
-        starts: NDArray[np.int64],
-    ) -> HeldOut:
-        """Count what became of the held-out answers."""
-        side = fitted.side
-        scores = outcome.scored(held, _moments, "score-held-out")
-        taken = [part.taken for part in scores]
-        own = np.concatenate(
-            [place[starts[k] + (part.columns if side else part.rows)] for k, part in enumerate(taken)]
-        )
-        other = np.concatenate([part.rows if side else part.columns for part in taken])
-        rows, columns = (own, other) if side == 0 else (other, own)
-        mean = np.concatenate([part.mean for part in scores])
-        variance = np.concatenate([part.variance for part in scores])
-        sign = np.concatenate([part.sign for part in taken])
-        fitted_too = np.concatenate([part.fitted_too for part in taken])
-        # Which rows and columns have fitted answers besides.
-        counted = self.cluster.result(outcome.other_counts, "counting answers")
-        answered = np.concatenate(
-            [part > 0 for part in self.cluster.results(outcome.own_counts, "counting answers")]
-        )
-        by_code = np.empty(len(answered), dtype=bool)
-        by_code[place] = answered
-        still_open = by_code[own] & (counted > 0)[other] & ~fitted_too
-        probability = scoring.probabilities(self.model.predictor_.curve, mean, variance, "cpu")
-        confidence = np.where(mean > 0, probability, 1.0 - probability)
-        shape = self.blocks.shape
-        distinct = all(part.distinct for part in taken)
-        return HeldOut.count(
-            confidence, mean, sign, rows, columns, fitted_too, still_open,
-            commoner=fitted.commoner,
-            blanks=shape[0] * shape[1] - self.blocks.n if distinct else None,
-        )  # fmt: skip
-
-    def _sample(self, blocks: Blocks) -> Observations:
-        """Bring the answers of some rows to this machine, all of each: about a million."""
-        side, chosen, n = blocks.side, [], 0
-        for future, facts in zip(blocks.futures, blocks.facts, strict=True):
-            if n and n + facts.n > SAMPLE_ANSWERS:
-                break
-            chosen.append(future)
-            n += facts.n
-        parts = self.cluster.results(chosen, "collecting a sample")
-        labels = parts[0].labels.append([part.labels for part in parts[1:]])
-        own = IdIndex(labels, MEMBERS[side])
-        other = self.taken.others
-        begin, codes = 0, []
-        for part in parts:
-            found = part.seen.entries(np.arange(part.seen.n))
-            mine = (found.columns if side else found.rows) + np.int32(begin)
-            codes.append((mine, found.rows if side else found.columns, found.sign, found.weight))
-            begin += len(part.labels)
-        mine, theirs, sign = (np.concatenate([part[k] for part in codes]) for k in range(3))
-        weight = np.concatenate([part[3] for part in codes]) if blocks.weighted else None
-        rows, columns = ((own, mine), (other, theirs))[:: -1 if side else 1]
-        return Observations.from_codes(
-            rows[0], columns[0], rows[1], columns[1], sign, weight, self.taken.classes
-        )

@@ -47,14 +47,17 @@ def _labels(block: Block) -> pd.Index:
     return block.labels
 
 
-def _scored(held: Any, own: Part, other: Part, side: int, above: Any, task: Callable[..., Any]) -> Any:
-    """Hand the posterior of a block's rows and all columns to whoever wants to predict with it."""
+def part_posterior(own: Part, other: Part, side: int, above: Any) -> Posterior:
+    """Return the posterior of a block's rows and all columns; ``above``: hyperposterior and prior."""
     hyper, hierarchy = above
     parts = [Gaussians.trusted(part.mean, part.covariance, True) for part in (own, other)]
     rows, columns = parts[:: -1 if side else 1]
-    shape = (len(rows.mean), len(columns.mean))
-    local = replace(hierarchy, shape=shape)
-    return task(held, Posterior(rows, columns, hyper, local))
+    return Posterior(rows, columns, hyper, replace(hierarchy, shape=(len(rows.mean), len(columns.mean))))
+
+
+def _scored(held: Any, own: Part, other: Part, side: int, above: Any, task: Callable[..., Any]) -> Any:
+    """Hand the posterior of a block's rows and all columns to whoever wants to predict with it."""
+    return task(held, part_posterior(own, other, side, above))
 
 
 class Outcome:

@@ -285,12 +285,17 @@ def sorted_labels(ids: pa.Array) -> pd.Index:
     return pd.Index(ids.take(pc.sort_indices(ids)).to_pandas())
 
 
+def block_numbers(ids: pd.Index, blocks: int) -> NDArray[np.int64]:
+    """Return the block that each id of the divided side belongs to."""
+    return (id_hashes(ids, _KEY) % np.uint64(blocks)).astype(np.int64)
+
+
 def split(piece: Any, plan: Plan, labels: pd.Index, path: str) -> str:
     """Write the lines of a piece to a file, a batch for each block; return its path."""
     ids, sign, weight = _lines(piece, plan)
     own = ids[plan.side].dictionary_encode()
-    of_each = id_hashes(pd.Index(own.dictionary.to_pandas()), _KEY) % np.uint64(plan.blocks)
-    block = of_each.astype(np.int64)[own.indices.to_numpy()]
+    of_each = block_numbers(pd.Index(own.dictionary.to_pandas()), plan.blocks)
+    block = of_each[own.indices.to_numpy()]
     other = IdIndex(labels, MEMBERS[1 - plan.side]).encode(ids[1 - plan.side].to_pandas())
     order = np.argsort(block, kind="stable")
     ends = np.searchsorted(block[order], np.arange(plan.blocks + 1))
