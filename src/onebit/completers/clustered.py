@@ -150,7 +150,7 @@ def local_client(
             n_workers=count,
             threads_per_worker=threads,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             memory_limit=memory_limit,
         ) as cluster,
         Client(cluster) as client,

@@ -156,8 +156,8 @@ def _write_parts(work: Work, done: Done, folder: Path) -> None:
     fixed = [[value] * count for value in (taken.labels, common)]
     cluster.small(
         cluster.each(
-            _write_part, fitted.futures, outcome.own, [outcome.other] * count, loadings, *fixed, paths,
-            what="write-part",
+            _write_part, work.blocks.futures, outcome.own, [outcome.other] * count, loadings, *fixed,
+            paths, what="write-part",
         ),
         "writing the parts",
     )  # fmt: skip

@@ -165,12 +165,12 @@ class Cluster:
 
     def _check(self, what: str, last: float) -> None:
         """Give up where nobody works, or nothing has moved for too long."""
-        if self.client.status not in ("running", "connecting"):
+        if self.client.status != "running":  # a scheduler forgets what a client wanted that it loses
             raise self._lost(what, f"the client is {self.client.status}")
         silence = time.monotonic() - last
         if silence < self.patience:
             return
-        workers = len(self.client.scheduler_info(n_workers=-1)["workers"])
+        workers = len(self.client.scheduler_info(n_workers=-1).get("workers", ()))
         waited = sum(not future.done() for future in self._open)
         raise ClusterError(
             f"{what}: no task was done for {silence:.0f} s ({waited} wait, {workers} workers are there); "

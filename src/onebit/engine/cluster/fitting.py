@@ -83,7 +83,15 @@ def known_on(recipe: Recipe, blocks: Blocks) -> Known:
     wanted = recipe.pattern_sides(recipe.hierarchy(blocks.shape))
     if not any(wanted):
         return NOTHING
-    return known_of(ClusterTall(blocks.cluster), blocks.shape, ClusterPresence(blocks), wanted)
+    presence, first = ClusterPresence(blocks), blocks.side  # the divided side first
+    order = (wanted[first], wanted[1 - first])
+    found = known_of(ClusterTall(blocks.cluster), presence.shape, presence, order)
+    values, regressions, placings = found.values, found.regressions, found.placings
+    return Known(
+        (values[first], values[1 - first]),
+        (regressions[first], regressions[1 - first]),
+        (placings[first], placings[1 - first]),
+    )
 
 
 def fit_on(

@@ -63,12 +63,10 @@ class Journal:
         The answers of the descent.
     name : str
         The folder of this descent, within that of the fit.
-    every : int
-        Rounds between two checkpoints.
     """
 
-    def __init__(self, blocks: Blocks, name: str, every: int = EVERY) -> None:
-        self.cluster, self.folder, self.every = blocks.cluster, blocks.cluster.folder / name, every
+    def __init__(self, blocks: Blocks, name: str) -> None:
+        self.cluster, self.folder = blocks.cluster, blocks.cluster.folder / name
         self.near: list[list[Any]] = [[None], [None]]
         self.near[blocks.side] = blocks.futures
 
@@ -110,7 +108,7 @@ class Journal:
 
     def offer(self, descent: Descent) -> None:
         """Write the states if enough rounds have passed, and let go of everything before them."""
-        if descent.n_iter % self.every or descent.settled:
+        if descent.n_iter % EVERY or descent.settled:
             return
         sides: tuple[Any, Any] = descent.sides
         hierarchy: Any = descent.hierarchy

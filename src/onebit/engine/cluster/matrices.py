@@ -175,15 +175,20 @@ def _scaled(vectors: Array, counts: NDArray[np.int64]) -> Array:
 
 
 class ClusterPresence(ClusterTall):
-    """The divided pattern on a cluster; see ``engine.known.Presence``."""
+    """The divided pattern on a cluster; see ``engine.known.Presence``.
+
+    The divided side is the first here, whichever it is: what a decomposition starts from is made for the
+    other one, which is small.
+    """
 
     def __init__(self, blocks: Blocks) -> None:
         super().__init__(blocks.cluster)
-        self.blocks, self.shape = blocks, blocks.shape
-        self._counts = _both(blocks, _entries, "count-entries")
+        self.blocks = blocks
+        self.shape = blocks.shape[blocks.side], blocks.others
+        self._counts = _both(blocks, _entries, "count-entries")[:: -1 if blocks.side else 1]
 
     def counts(self, side: int) -> Parts:
-        """Return a column with the number of entries of each row (side 0) or column that have answers."""
+        """Return a column with the number of entries of each member of a side that have answers."""
         return self._counts[side].each(_column)
 
     def silent(self, side: int) -> NDArray[np.int64]:
@@ -191,14 +196,14 @@ class ClusterPresence(ClusterTall):
         return NOBODY
 
     def scaled(self, side: int, vectors: Parts) -> Parts:
-        """Return vectors over the rows (side 0) or columns, divided by the roots of the counts."""
+        """Return vectors over a side, divided by the roots of the counts."""
         return vectors.each(_scaled, self._counts[side])
 
     def times(self, side: int, vectors: Parts) -> Parts:
         """Return the matrix (side 0) or its transpose (side 1) times these vectors."""
-        own, other = self._counts[self.blocks.side], self._counts[1 - self.blocks.side]
+        own, other = self._counts
         more = own.futures, other.futures * len(own.futures)
-        return _multiplied(self.blocks, _presence, side == self.blocks.side, vectors, *more)
+        return _multiplied(self.blocks, _presence, side == 0, vectors, *more)
 
 
 def _both(blocks: Blocks, task: Any, what: str) -> tuple[Parts, Parts]:
