@@ -11,13 +11,13 @@ DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
 .PHONY: install demo test test-gpu lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
-  bench-known bench-sampling bench-growth bench-gpu bench-fuzz clean
+  bench-known bench-sampling bench-growth bench-gpu bench-dask bench-fuzz clean
 
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[report,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[report,dask,dev]"
 	touch $@
 
 demo: install
@@ -87,6 +87,11 @@ bench-growth: install
 
 bench-gpu: $(VENV_GPU)/.installed
 	$(BIN_GPU)/python -m benchmarks.gpu --output docs/benchmarks.md
+
+# Half an hour on two cores; what was measured stays in RESULTS, and a run that was stopped goes on.
+bench-dask: install
+	$(BIN)/python -m benchmarks.distributed --output docs/distributed.md \
+	  $(if $(RESULTS),--results $(RESULTS)) $(if $(TABLES),--data $(TABLES))
 
 # Hostile model files and checkpoints, COUNT of them: none may do anything but predict or be refused.
 COUNT ?= 10000
