@@ -218,7 +218,8 @@ def page(results: Results, given: Any) -> str:
         "## Beside one machine",
         "",
         f"{int(given.answers):,} answers, {rows:,} x {columns:,}, rank {RANK}, pattern on both sides, "
-        f"{given.rounds} rounds, medians of {len(there)} fits of each kind. As many processes as threads, all on this "
+        f"{given.rounds} rounds, medians of {len(there)} fits of each kind. As many processes as "
+        "threads, all on this "
         "machine: what shows is the cost of being distributed, scheduler and client included, and no "
         "network.",
         "",
@@ -255,7 +256,8 @@ def page(results: Results, given: Any) -> str:
         "Not measured. A round of `n` answers on `M` machines with `C` cores takes `2 n t / (M C)` for "
         "the answers and `2 s ceil(log2 M) / b` for the states of the columns, sent out and summed up "
         "along trees; `2 s (M - 1)` bytes move in all. With "
-        f"`t` = {ns:.0f} ns for an answer and side on a core (measured above), `C` = {CORES}, `b` = {NETWORK / 1e9:g} GB/s and {COLUMNS:,} columns, "
+        f"`t` = {ns:.0f} ns for an answer and side on a core (measured above), `C` = {CORES}, "
+        f"`b` = {NETWORK / 1e9:g} GB/s and {COLUMNS:,} columns, "
         f"`s` = {COLUMNS * PER_COLUMN / 1e9:.2f} GB:",
         "",
         markdown(list(reckoned[0]), [list(line.values()) for line in reckoned]),

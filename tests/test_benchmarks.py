@@ -345,3 +345,48 @@ def test_what_the_pattern_costs_is_measured_with_and_without_it(capsys):
     (found,) = pattern_speed.main(["--answers", "3000", "--repeats", "1"])
     assert found["ratio"] == found["with_s"] / found["without_s"]
     assert "ratio" in capsys.readouterr().out
+
+
+def test_the_distributed_page_compares_a_cluster_with_one_machine_and_goes_on(tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    from benchmarks import distributed
+
+    page, results = tmp_path / "distributed.md", tmp_path / "results.json"
+    arguments = [
+        "--answers",
+        "30000",
+        "--rounds",
+        "2",
+        "--repeats",
+        "1",
+        "--limited",
+        "0",
+        "--large",
+        "40000",
+    ]
+    arguments += ["--results", str(results), "--data", str(tmp_path), "--output", str(page)]
+    distributed.main(arguments)
+    text = page.read_text()
+    assert "| one process, 2 threads |" in text
+    assert "| Dask, 2 workers |" in text
+    assert "| 40,000 |" in text
+    kept = distributed.Results(results)
+    assert [run.kind for run in kept.runs] == ["machine", "cluster", "large"]
+    states = kept.runs[1].shape[1] * distributed.PER_COLUMN
+    # The table goes out and the sums come back, once each, and little besides.
+    assert kept.runs[1].moved < 1.5 * 2 * states
+
+    def again(*_):
+        raise AssertionError("it was measured before")
+
+    monkeypatch.setattr(distributed, "on_cluster", again)
+    distributed.main(arguments)
+
+
+def test_a_round_on_paper_follows_its_formula():
+    from benchmarks.distributed import on_paper
+
+    line = on_paper(1e10, 10, 100.0)
+    assert line["work (s)"] == "12.5"  # 2e10 * 100 ns on 160 cores
+    assert line["travel (s)"] == "2.0"  # 308 MB out and back along four steps, at 1.25 GB a second
+    assert line["moved a round (GB)"] == "5.5"

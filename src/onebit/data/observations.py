@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from onebit.data import hashing
 from onebit.data.ids import IdIndex, pair_columns
 from onebit.data.signs import dense_numbers, signs, signs_of_pairs
+from onebit.data.weights import weights_of
 
 MAX_SIZE = np.iinfo(np.int32).max
-# Relative to the mean weight. The kernels gather in single precision.
-LARGEST_WEIGHT = 1e4
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,7 @@ class Observations:
             raise ValueError("no observations: at least one answer is needed")
         rows, row_codes = IdIndex.from_values(row_values, "row")
         columns, column_codes = IdIndex.from_values(column_values, "column")
-        weight = _weights(sample_weight, len(sign))
+        weight = weights_of(sample_weight, len(sign))
         if weight is not None:  # an answer without weight is no answer, but its ids are known
             counts = weight > 0
             row_codes, column_codes = row_codes[counts], column_codes[counts]
@@ -382,34 +381,6 @@ class Observations:
         sign = self.by_row.sign if loose is None else loose.sign
         share = 100.0 * float((sign > 0).sum()) / self.n
         return f"Observations({rows} rows, {columns} columns, {self.n} answers, {share:.1f} % yes)"
-
-
-def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float32] | None:
-    if sample_weight is None:
-        return None
-    weight = np.asarray(sample_weight, dtype=float)
-    if weight.ndim == 0:
-        weight = np.full(n, float(weight))
-    if weight.shape != (n,):
-        raise ValueError(f"sample_weight has shape {weight.shape}, expected ({n},)")
-    bad = ~((weight >= 0) & (weight < 1e30))
-    if bad.any():
-        position = int(np.argmax(bad))
-        raise ValueError(
-            f"sample_weight is {weight[position]} at position {position}; weights are not negative "
-            "and below 1e30"
-        )
-    single = weight.astype(np.float32)
-    if not single.any():
-        raise ValueError("sample_weight is zero everywhere; at least one answer must count")
-    top, mean = float(single.max()), float(single[single > 0].mean())
-    if top > LARGEST_WEIGHT * mean:
-        raise ValueError(
-            f"sample_weight is {top:g} at position {int(single.argmax())}, more than "
-            f"{LARGEST_WEIGHT:g} times the mean weight {mean:g}; beside it the others would vanish in "
-            "rounding"
-        )
-    return single
 
 
 def _labels(ids: Any, size: int, side: str) -> IdIndex:

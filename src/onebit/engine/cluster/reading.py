@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 
 from onebit.data.hashing import id_hashes
 from onebit.data.ids import IdIndex
-from onebit.data.observations import LARGEST_WEIGHT, Observations
+from onebit.data.observations import Observations
 from onebit.data.sides import MEMBERS
 from onebit.data.tables.answers import BAD, BLANK, Vocabulary
 from onebit.data.tables.encoding import distinct
 from onebit.data.tables.problems import TableError, shown
+from onebit.data.weights import LARGEST_WEIGHT
 
 # Lines of a Parquet file that one task reads, unless a row group alone has more.
 LINES = 2_000_000
