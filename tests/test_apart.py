@@ -64,9 +64,42 @@ def test_natural_parameters_of_parts_of_the_answers_add_up(state):
     np.testing.assert_allclose(whole.mean, once.mean, rtol=1e-4, atol=1e-5)
 
 
-def test_the_diagonal_family_says_that_it_cannot(state):
+def diagonal(seen, rank):
+    settings = {"covariance": "diagonal", "max_iter": 3, "random_state": 0, "pattern": None}
+    return LogisticCompleter(rank, **settings).fit(seen).posterior_
+
+
+@pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=["logistic", "hinge"])
+def test_independent_coordinates_go_where_three_conjugate_steps_lead(state, loss):
+    # Two factors and an effect: three steps of conjugate gradients are all there are.
     _, seen = state
-    posterior = LogisticCompleter(2, covariance="diagonal", max_iter=3).fit(seen).posterior_
+    posterior = diagonal(seen, 2)
+    once, prior, before = moved(posterior, seen, loss, 0)
     both = sides(posterior, seen)
-    with pytest.raises(ValueError, match="need the answers themselves"):
-        both[0].accumulate(both[1].table, LOGISTIC)
+    part = np.arange(seen.n) % 2
+    pieces = [sides(posterior, seen.take(part == k)) for k in range(2)]
+    natural = pieces[0][0].accumulate(both[1].table, loss) + pieces[1][0].accumulate(both[1].table, loss)
+    both[0].solve(natural, prior, 1.3, 1.4)
+    assert natural.loss.sum() == pytest.approx(before, rel=1e-5)
+    np.testing.assert_allclose(both[0].mean, once.mean, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(both[0].covariance, once.covariance, rtol=1e-5)
+    np.testing.assert_allclose(both[0].log_determinant, once.log_determinant, rtol=1e-4, atol=1e-4)
+
+
+def test_independent_coordinates_apart_are_no_worse_than_a_few_steps(state):
+    _, seen = state
+    posterior = diagonal(seen, 6)
+    both = sides(posterior, seen)
+    prior = posterior.hierarchy.precision_and_linear(0, posterior.hyper, both[0].sums())
+    before = both[0].pass_over(both[1].table, prior, 1.0, LOGISTIC, relaxation=1.0)
+    stepped = both[0].pass_over(both[1].table, prior, 1.0, LOGISTIC, solve=False)
+    apart = sides(posterior, seen)
+    apart[0].solve(apart[0].accumulate(apart[1].table, LOGISTIC), prior, 1.0)
+    solved = apart[0].pass_over(apart[1].table, prior, 1.0, LOGISTIC, solve=False)
+
+    def objective(side, loss):
+        spread = (side.mean**2 + side.covariance) * prior[0] / 2 - side.mean * prior[1]
+        return loss + spread.sum() - side.log_determinant.sum() / 2
+
+    assert objective(apart[0], solved) <= objective(both[0], stepped) + 1e-4
+    assert objective(apart[0], solved) < objective(sides(posterior, seen)[0], before)

@@ -173,7 +173,7 @@ def test_auto_searches_on_a_sample_and_says_so(client, folder):
 
 REFUSED = {
     "sampling": (LogisticCompleter(inference="sampling"), "draws of all rows"),
-    "diagonal": (LogisticCompleter(covariance="diagonal"), "all answers of a column"),
+    "diagonal": (LogisticCompleter(covariance="diagonal"), "those of full covariances"),
     "sparse": (LogisticCompleter(sparse="rows"), "all rows in one place"),
     "starts": (LogisticCompleter(n_init=2), "n_init=2"),
     "paper": (HingeCompleter(method="paper", covariance="diagonal", effects=False), "Algorithm 1"),

@@ -60,7 +60,7 @@ def check_recipe(recipe: Recipe) -> None:
     }
     reasons = {
         'inference="sampling"': "draws of all rows would have to be kept and moved",
-        'covariance="diagonal"': "its steps need all answers of a column in one place",
+        'covariance="diagonal"': "the states that travel are those of full covariances",
         'method="paper"': "Algorithm 1 walks through all answers in one place",
     }
     for name, found in refused.items():

@@ -1,8 +1,10 @@
 """A pass in two steps: sum up what a row's answers say, then move the row.
 
-``passes.update_full`` does both at once, which is what one machine wants. Where the answers of a row lie
+The kernels of ``passes`` do both at once, which is what one machine wants. Where the answers of a row lie
 in several places their natural parameters are summed first, and where earlier ones are stored they are
-added to (full covariances: the steps of the diagonal family need the answers themselves).
+added to. Of independent coordinates the natural parameters are those of full covariances: the best mean
+follows from the whole matrix, which the fused pass approaches by conjugate gradients in place of it, and
+the best variances from its diagonal.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data.observations import View
-from onebit.engine.cpu.passes import FAST, Layout, move, walk, walk_scratch
+from onebit.engine.cpu.passes import FAST, Layout, move, walk, walk_scratch, whole_blocks
 from onebit.engine.cpu.solve import solve_lanes
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import LANES
 
 Array = NDArray[np.float64]
+
+# Small systems that are solved at once: some ten megabytes.
+ROWS_AT_ONCE = 8192
 
 
 class Natural(NamedTuple):
@@ -95,6 +100,45 @@ def accumulated(
 
     pool.ranges(task, view.start)
     return found
+
+
+def full_table(table: NDArray[np.float32], slots: int) -> NDArray[np.float32]:
+    """Return the table of full covariances that says the same as one of independent coordinates."""
+    part = table.shape[1] // 3
+    variance, mean = table[:, part : part + slots], table[:, 2 * part : 2 * part + slots]
+    first, second = np.tril_indices(slots)
+    made = np.zeros((len(table), whole_blocks(len(first))), np.float32)
+    made[:, : len(first)] = mean[:, first] * mean[:, second]
+    made[:, np.flatnonzero(first == second)] += variance
+    return made
+
+
+def solve_diagonal(
+    natural: Natural,
+    prior_precision: Array,
+    prior_linear: Array,
+    temperature: float,
+    relaxation: float,
+    mean: Array,
+    covariance: Array,
+    log_determinant: Array,
+) -> None:
+    """Move rows with independent coordinates to what their natural parameters and the prior say."""
+    n_free = mean.shape[1]
+    lower = np.tril_indices(n_free)
+    for begin in range(0, len(mean), ROWS_AT_ONCE):
+        rows = slice(begin, begin + ROWS_AT_ONCE)
+        matrix = np.zeros((len(mean[rows]), n_free, n_free))
+        matrix[:, lower[0], lower[1]] = temperature * natural.precision[rows]
+        matrix[:, lower[1], lower[0]] = matrix[:, lower[0], lower[1]]
+        one = prior_precision if len(prior_precision) == 1 else prior_precision[rows]
+        matrix[:, np.arange(n_free), np.arange(n_free)] += one
+        pull = prior_linear if len(prior_linear) == 1 else prior_linear[rows]
+        best = np.linalg.solve(matrix, (temperature * natural.linear[rows] + pull)[:, :, None])[:, :, 0]
+        mean[rows] += relaxation * (best - mean[rows])
+        diagonal = np.einsum("maa->ma", matrix)
+        covariance[rows] = 1.0 / diagonal
+        log_determinant[rows] = -np.log(diagonal).sum(axis=1)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onebit.data.observations import View
 from onebit.engine.cpu import passes as kernels
 from onebit.engine.cpu import tall
-from onebit.engine.cpu.apart import Natural, accumulated, solve_full
+from onebit.engine.cpu.apart import Natural, accumulated, full_table, solve_diagonal, solve_full
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.rotation import Change, packed_change, second_moment
 from onebit.model.gaussians import Gaussians, packed_diagonal, packed_size
@@ -106,13 +106,15 @@ class Side:
         return float(self.loss.sum())
 
     def accumulate(self, table: NDArray[np.float32], loss: Loss) -> Natural:
-        """Return what the answers say of every row at its present state (full covariances).
+        """Return what the answers say of every row at its present state.
 
         With ``solve`` the two halves of ``pass_over``: natural parameters of parts of the answers add up.
         """
-        self._check_full()
-        layout = kernels.layout(self.rank, self.has_effect, self.full)
-        return accumulated(self.view, table, self.table, loss.code, layout, self.pool)
+        own = self.table
+        if not self.full:
+            own, table = (full_table(part, self.rank + 2) for part in (own, table))
+        layout = kernels.layout(self.rank, self.has_effect, True)
+        return accumulated(self.view, table, own, loss.code, layout, self.pool)
 
     def solve(
         self,
@@ -121,8 +123,16 @@ class Side:
         temperature: float,
         relaxation: float = 1.0,
     ) -> None:
-        """Move every row to what its natural parameters and the prior say (full covariances)."""
-        self._check_full()
+        """Move every row to what its natural parameters and the prior say.
+
+        Independent coordinates go all the way to their best mean, where ``pass_over`` takes a few steps.
+        """
+        self._sums = None
+        if not self.full:
+            moved = self.mean, self.covariance, self.log_determinant
+            solve_diagonal(natural, *prior, temperature, relaxation, *moved)
+            self.fill_table()
+            return
 
         def task(begin: int, end: int) -> None:
             solve_full(
@@ -131,13 +141,6 @@ class Side:
             )  # fmt: skip
 
         self.pool.even(task, len(self.mean), self.mean.shape[1] ** 2)
-        self._sums = None
-
-    def _check_full(self) -> None:
-        if not self.full:
-            raise ValueError(
-                "independent coordinates are moved by steps that need the answers themselves"
-            )
 
     def snapshot(self) -> tuple[Array, Array]:
         """Return copies of means and covariances, for ``hold_back``."""
