@@ -39,6 +39,8 @@ SHAPE, ANSWERS = (138_493, 26_744), 2e7
 RANK, ROUNDS, REPEATS = 10, 12, 3
 # Bytes of a column's states as they travel: means and a packed triangle, in single precision.
 PER_COLUMN = 4 * ((RANK + 1) + (RANK + 1) * (RANK + 2) // 2)
+# Peaks of memory are compared for so many workers.
+MEMORY_OF = (1, 2, 4)
 # Reckoned for machines with so many cores and so many bytes a second between them.
 CORES, NETWORK, COLUMNS = 16, 1.25e9, 1_000_000
 
@@ -168,24 +170,25 @@ class Results:
 def measured(results: Results, given: Any, data: Path) -> None:
     """Measure what is missing."""
     plans = [
-        ("machine", given.answers, "auto", given.repeats),
-        ("cluster", given.answers, "auto", given.repeats),
-        ("limited", given.limited, given.limit, 1),
-        ("large", given.large, "auto", 1),
+        ("machine", given.answers, "auto", given.repeats, given.workers),
+        ("cluster", given.answers, "auto", given.repeats, given.workers),
+        *(("memory", given.answers, "auto", 1, workers) for workers in MEMORY_OF),
+        ("limited", given.limited, given.limit, 1, given.workers),
+        ("large", given.large, "auto", 1, given.workers),
     ]
     for turn in range(given.repeats):
-        for kind, answers, limit, repeats in plans:
+        for kind, answers, limit, repeats, workers in plans:
             if not answers or turn >= repeats:
                 continue
             n, shape = int(answers), shape_of(answers, tuple(given.shape))
-            run = {"kind": kind, "answers": n, "shape": shape, "workers": given.workers, "limit": limit}
+            run = {"kind": kind, "answers": n, "shape": shape, "workers": workers, "limit": limit}
             if len(results.of(**run)) > turn:
                 continue
             folder = data / f"answers-{n}"
             folder.mkdir(parents=True, exist_ok=True)
             written(folder, n, shape)
             fit = on_machine if kind == "machine" else on_cluster
-            results.add(fit(folder, run, given.rounds))
+            results.add(fit(folder, run, 2 if kind == "memory" else given.rounds))
             print(results.runs[-1], flush=True)
 
 
@@ -232,6 +235,10 @@ def page(results: Results, given: Any) -> str:
         f"{middle['there']['moved'] / 1e6:.1f} MB in a round, {moved:.2f} times twice the columns' "
         f"states ({states / 1e6:.1f} MB in single precision).",
     ]  # fmt: skip
+    peaks = [run for workers in MEMORY_OF for run in results.of(kind="memory", workers=workers)]
+    if peaks:
+        said = ", ".join(f"{run.peak:.2f} with {run.workers}" for run in peaks)
+        lines += ["", f"Largest worker (GiB): {said} workers."]
     more = [run for kind in ("limited", "large") for run in results.of(kind=kind)]
     if more:
         lines += ["", "## Larger tables", "", "One fit each, on the same machine.", ""]

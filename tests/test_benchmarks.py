@@ -365,13 +365,14 @@ def test_the_distributed_page_compares_a_cluster_with_one_machine_and_goes_on(tm
         "40000",
     ]
     arguments += ["--results", str(results), "--data", str(tmp_path), "--output", str(page)]
+    monkeypatch.setattr(distributed, "MEMORY_OF", (1,))
     distributed.main(arguments)
     text = page.read_text()
     assert "| one process, 2 threads |" in text
     assert "| Dask, 2 workers |" in text
     assert "| 40,000 |" in text
     kept = distributed.Results(results)
-    assert [run.kind for run in kept.runs] == ["machine", "cluster", "large"]
+    assert [run.kind for run in kept.runs] == ["machine", "cluster", "memory", "large"]
     states = kept.runs[1].shape[1] * distributed.PER_COLUMN
     # The table goes out and the sums come back, once each, and little besides.
     assert kept.runs[1].moved < 1.5 * 2 * states

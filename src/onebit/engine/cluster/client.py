@@ -16,7 +16,7 @@ import numpy as np
 # Tasks that fail are tried again so often: a file system may stumble.
 RETRIES = 2
 # Seconds between two looks at what is being waited for.
-_LOOK = 1.0
+_LOOK = 2.0
 # Seconds without any task done after which waiting makes no sense.
 PATIENCE = 600.0
 
@@ -145,7 +145,8 @@ class Cluster:
                         wait(list(futures), timeout=_LOOK)
                         found = [future.result(timeout=self.patience) for future in futures]
                     break
-                except TimeoutError:
+                # distributed gives back an unbound name where its waiting is cancelled as it ends.
+                except (TimeoutError, UnboundLocalError):
                     now = sum(future.done() for future in self._open)
                     if now != done:
                         done, last = now, time.monotonic()
