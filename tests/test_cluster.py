@@ -152,6 +152,13 @@ def test_frames_are_fitted_like_files(client, table, model):
     assert bits(LogisticCompleter(**SETTINGS).fit(frame)) == bits(model)
     apart = LogisticCompleter(**SETTINGS).fit(frame[["user", "item"]], frame["liked"])
     assert bits(apart) == bits(model)
+    # Lines belong together, whatever indexes say: those of files begin anew in each partition.
+    anew = frame.map_partitions(lambda part: part.reset_index(drop=True))
+    apart = LogisticCompleter(**SETTINGS).fit(anew[["user", "item"]], anew["liked"])
+    assert bits(apart) == bits(model)
+    for other in (table["liked"], table["liked"].to_numpy(), frame["liked"].repartition(npartitions=2)):
+        with pytest.raises(ValueError, match=r"y must be a Dask series with the partitions of X \(4\)"):
+            LogisticCompleter(**SETTINGS).fit(frame[["user", "item"]], other)
 
 
 def test_hinge_probabilities_are_calibrated(client, folder, table):
@@ -164,8 +171,11 @@ def test_hinge_probabilities_are_calibrated(client, folder, table):
     assert probability.mean() == pytest.approx(table["liked"].mean(), abs=0.03)
 
 
-def test_auto_searches_on_a_sample_and_says_so(client, folder):
-    with pytest.warns(UserWarning, match=r"searched on 6,000 answers, fitted on all"):
+def test_auto_searches_on_a_sample_and_says_so(client, folder, monkeypatch):
+    from onebit.completers import cluster_work
+
+    monkeypatch.setattr(cluster_work, "SAMPLE_ANSWERS", 3000)
+    with pytest.warns(UserWarning, match=r"searched on [12],\d{3} answers, fitted on all"):
         found = onebit.dask.fit(client, folder, AutoCompleter(random_state=0))
     assert len(found.search_) > 3
     assert found.completer_.posterior_ is found.posterior_
@@ -188,10 +198,6 @@ def test_what_does_not_run_on_a_cluster_is_refused_with_the_reason(client, folde
         onebit.dask.fit(client, folder, model)
 
 
-def bad(table, **changes):
-    return table.assign(**changes)
-
-
 BAD = {
     "ids of floats": ({"user": lambda t: t["user"] / 2}, "row ids are of type double; make them whole"),
     "a missing id": ({"item": lambda t: t["item"].where(t.index != 7)}, "a column id is missing"),
@@ -211,6 +217,37 @@ def test_bad_tables_are_one_clear_error(client, table, tmp_path, what):
         onebit.dask.fit(
             client, folder, LogisticCompleter(**SETTINGS), row="user", column="item", answer="liked"
         )
+
+
+ARGUMENTS = {
+    "blocks": ({"blocks": 0}, ValueError, "blocks must be a whole number from 1 to 8192.*got 0"),
+    "patience": ({"patience": -1}, ValueError, "patience must be a positive number.*got -1"),
+    "share": ({"certify": 2}, ValueError, "from 0 to below 1; got 2"),
+    "weights": ({"certify": 0.1, "weight": "user"}, ValueError, "cannot be had with sample_weight"),
+    "no such weights": ({"weight": "w"}, TableError, "no column 'w' for weights"),
+    "twice": ({"row": "user", "column": "user"}, ValueError, "'user' cannot hold two things"),
+}
+
+
+@pytest.mark.parametrize("what", ARGUMENTS)
+def test_arguments_are_checked_before_anything_is_read(client, folder, what):
+    given, error, message = ARGUMENTS[what]
+    with pytest.raises(error, match=message):
+        onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS), **given)
+
+
+def test_things_that_are_no_source_and_no_completer_are_refused(client, folder, table):
+    for source in (table, None, []):
+        with pytest.raises(TypeError, match="source must be a path"):
+            onebit.dask.fit(client, source, LogisticCompleter())
+    with pytest.raises(TypeError, match=r"such as LogisticCompleter\(\)"):
+        onebit.dask.fit(client, folder, LogisticCompleter)
+    from dask import dataframe
+
+    local = LogisticCompleter(2).fit(table[["user", "item"]], table["liked"])
+    frame = dataframe.from_pandas(table[["user", "item"]], npartitions=1)
+    with pytest.raises(TypeError, match="map_partitions"):
+        local.predict_proba(frame)
 
 
 def test_ids_of_two_kinds_in_two_files_are_an_error(client, table, tmp_path):
@@ -244,7 +281,11 @@ def test_a_model_in_parts_predicts_like_the_whole(client, folder, table, tmp_pat
     )
     pairs = table[["user", "item"]].iloc[:500]
     wanted = whole.predict_proba(pairs)[:, 1]
-    np.testing.assert_array_equal(parted.predict_proba(pairs), wanted)
+    np.testing.assert_array_equal(parted.predict_proba(pairs)[:, 1], wanted)
+    as_tuples = list(pairs.itertuples(index=False, name=None))
+    np.testing.assert_array_equal(parted.predict_proba(as_tuples)[:, 1], wanted)
+    as_floats = pairs.astype({"user": float, "item": "category"})
+    np.testing.assert_array_equal(parted.predict_proba(as_floats)[:, 1], wanted)
     lazy = parted.predict_proba(dataframe.from_pandas(pairs, npartitions=3))
     np.testing.assert_array_equal(lazy.compute().to_numpy(), wanted)
     assert parted.certify(0.1).bound == whole.certify(0.1).bound
@@ -256,6 +297,55 @@ def test_a_model_in_parts_predicts_like_the_whole(client, folder, table, tmp_pat
     np.testing.assert_allclose(mine["probability"], theirs["probability"], atol=1e-4)
     with pytest.raises(FileExistsError, match="not empty"):
         onebit.dask.fit_parts(client, folder, LogisticCompleter(), tmp_path / "parts")
+
+
+def test_rows_without_fitted_answers_and_ids_unknown_are_expected_as_on_one_machine(
+    client, table, tmp_path
+):
+    # Weights of zero leave a row and a column without answers; the pattern says where to expect them.
+    silent = (table["user"] == 3 * 7) | (table["item"] == "item 5")
+    weight = np.where(silent, 0.0, 1.0)
+    folder = written(table.assign(w=weight), tmp_path / "files")
+    named = {"row": "user", "column": "item", "answer": "liked", "weight": "w"}
+    there = onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS), **named)
+    here = LogisticCompleter(**SETTINGS).fit(table[["user", "item"]], table["liked"], weight)
+    pairs = [(21, "item 1"), (21, "item 5"), (0, "item 5"), (1, "item 1"), (0, "nothing"), (1, "nothing")]
+    wanted = here.predict_proba(pairs)
+    np.testing.assert_allclose(there.predict_proba(pairs), wanted, atol=1e-4)
+    assert abs(wanted[0, 1] - wanted[3, 1]) > 1e-6  # a row that is known is not any row
+    new = [(9999, f"item {k}") for k in range(10)]
+    folded = [m.fold_in(new, [1, 0] * 5).predict_proba(new) for m in (there, here)]
+    np.testing.assert_allclose(folded[0], folded[1], atol=1e-4)
+    columns = [(3 * k, "new") for k in range(10)]
+    folded = [m.fold_in(columns, [1, 0] * 5).predict_proba(columns) for m in (there, here)]
+    np.testing.assert_allclose(folded[0], folded[1], atol=1e-4)
+
+
+def test_nothing_of_others_is_removed(client, table, tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    folder = written(table, kept / "parts")
+    (kept / "thesis.txt").write_text("mine")
+    onebit.dask.fit_parts(client, folder, LogisticCompleter(**SETTINGS), kept / "model", checkpoint=kept)
+    assert sorted(path.name for path in kept.iterdir()) == ["model", "parts", "thesis.txt"]
+    assert len(list(folder.iterdir())) == 3
+    (kept / "onebit-cluster-work").mkdir()
+    with pytest.raises(FileExistsError, match="not of a fit that was stopped"):
+        onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS), checkpoint=kept)
+    with pytest.raises(ValueError, match="checkpoint is empty"):
+        onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS), checkpoint="")
+
+
+def test_a_part_that_is_another_one_is_refused(client, folder, tmp_path):
+    parted = onebit.dask.fit_parts(client, folder, LogisticCompleter(**SETTINGS), tmp_path / "parts")
+    assert repr(parted) == "PartedModel(150 rows, 40 columns, 8 parts)"
+    other = (tmp_path / "parts" / "part-00003.onebit").read_bytes()
+    (tmp_path / "parts" / "part-00004.onebit").write_bytes(other)
+    with pytest.raises(ValueError, match=r"part-00004\.onebit is not part 4 of this model"):
+        parted.part(4)
+    (tmp_path / "parts" / "part-00005.onebit").unlink()
+    with pytest.raises(FileNotFoundError, match="part 5 of 8 is not in"):
+        parted.part(5)
 
 
 def test_the_command_line_fits_on_a_cluster(client, folder, tmp_path, model):

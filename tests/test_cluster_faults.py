@@ -143,6 +143,19 @@ def test_nobody_waits_for_ever(folder):
             )
 
 
+def test_a_scheduler_that_does_not_answer_is_an_error(processes, folder):
+    from distributed import Client
+
+    scheduler = processes.running[0].pid
+    with Client(processes.address, timeout=60) as client:
+        stop = at_round(3, lambda: os.kill(scheduler, signal.SIGSTOP))
+        begin = time.monotonic()
+        with pytest.raises(onebit.dask.ClusterError, match="the cluster was lost"):
+            onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS), callback=stop, patience=5)
+        assert time.monotonic() - begin < 100
+        os.kill(scheduler, signal.SIGCONT)
+
+
 class Processes:
     """A scheduler and workers as processes of their own."""
 
@@ -263,7 +276,24 @@ def test_a_checkpoint_of_another_fit_is_refused(folder, tmp_path):
             onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS), checkpoint=kept, callback=stop)
         with pytest.raises(ValueError, match=r"another fit \(other settings"):
             onebit.dask.fit(client, folder, LogisticCompleter(4, random_state=0), checkpoint=kept)
+        # What answers mean is part of a fit.
+        with pytest.raises(ValueError, match=r"another fit \(other meaning of answers"):
+            onebit.dask.fit(
+                client, folder, LogisticCompleter(**SETTINGS), checkpoint=kept, yes="True", no="False"
+            )
+        split = next(kept.rglob("split-00001.arrow"))
+        whole = split.read_bytes()
+        split.write_bytes(next(kept.rglob("split-00000.arrow")).read_bytes())
+        with pytest.raises(TableError, match=r"split-00001\.arrow holds something else"):
+            onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS), checkpoint=kept)
+        split.write_bytes(whole)
         path = next(kept.rglob("rows-00002.onebit"))
+        other = next(kept.rglob("rows-00003.onebit"))
+        before = path.read_bytes()
+        path.write_bytes(other.read_bytes())
+        with pytest.raises(ValueError, match=r"rows-00002\.onebit.*part is 3"):
+            onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS), checkpoint=kept)
+        path.write_bytes(before)
         content = bytearray(path.read_bytes())
         content[-9] ^= 1
         path.write_bytes(bytes(content))

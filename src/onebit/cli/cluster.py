@@ -29,6 +29,8 @@ def client_of(address: str, voice: Voice, threads: int | None) -> Iterator[Any]:
         raise WrongCommand(MISSING) from None
     from onebit.completers.clustered import local_client
 
+    if address != LOCAL and threads is not None:
+        raise WrongCommand("--threads goes with --dask local; a cluster has its workers already")
     if address == LOCAL:
         with local_client(threads) as client:
             yield client
@@ -57,6 +59,13 @@ def fit_there(
     **settings: Any,
 ) -> None:
     """Fit on a cluster, save the model here and say how it went."""
+    from onebit.completers.clustered import check_early
+
+    chosen = check_early(estimator, source, settings)
+    voice.note(f"taking {chosen}")
+    if settings.get("certify"):
+        share = settings["certify"]
+        voice.note(f"holding {share:.0%} of the answers out for the certificate (--certify 0 for none)")
     with client_of(address, voice, threads) as client:
         from onebit.completers import clustered
 

@@ -22,7 +22,8 @@ Dask = Annotated[
     typer.Option(
         "--dask", metavar="ADDRESS", rich_help_panel=_HOW,
         help="Fit on a Dask cluster: its scheduler's address, or local. FILE is then Parquet: a file, a "
-        "folder or a quoted pattern.",
+        "folder or a quoted pattern, with ids that are whole numbers or text. Several machines need "
+        "--checkpoint, a folder that all see.",
     ),
 ]  # fmt: skip
 Row = Annotated[

@@ -360,7 +360,7 @@ def complete(
                 )  # fmt: skip
                 raise ValueError(
                     f"{model} does not hold its answers, so the blanks are not known; say {option}, or "
-                    "fit again without --forget-answers"
+                    "fit again without --forget-answers and --dask"
                 ) from None
         rows = fitted.rows_.listed
         if row:

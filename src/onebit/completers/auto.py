@@ -152,7 +152,7 @@ class AutoCompleter(PairClassifier):
         return replace(found, attributes=found.attributes | chosen)
 
     def _on_cluster(
-        self, sample: Callable[[], Observations], callback: Callback | None
+        self, sample: Callable[[], Observations], n: int, callback: Callback | None
     ) -> tuple[Recipe, Callable[[Fitted], Found]]:
         # The search runs here, on a sample; what it finds is fitted there, on all answers.
         part = sample()
@@ -172,7 +172,8 @@ class AutoCompleter(PairClassifier):
                 "best_params_": described(recipe),
                 "search_": searched.search_,
             }
-            return replace(made, attributes=made.attributes | chosen, advice=[*made.advice, said])
+            advice = [*made.advice, said] if part.n < n else made.advice
+            return replace(made, attributes=made.attributes | chosen, advice=advice)
 
         return recipe, found
 

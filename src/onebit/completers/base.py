@@ -209,11 +209,11 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
         return self
 
     def _on_cluster(
-        self, sample: Callable[[], Observations], callback: Callback | None
+        self, sample: Callable[[], Observations], n: int, callback: Callback | None
     ) -> tuple[Recipe, Callable[[Fitted], Found]]:
         """Return the recipe of a fit on a cluster, and what makes what is kept of that fit.
 
-        ``sample`` brings some of the answers to this machine.
+        ``sample`` brings some of the ``n`` answers to this machine.
         """
         raise NotImplementedError
 

@@ -298,7 +298,7 @@ class Certified(Drawing):
         if answers is None:
             raise ValueError(
                 "which entries were fitted is not known any more, so none can be marked: the model was "
-                "saved without its answers"
+                "saved without its answers, or fitted on a cluster"
             )
         if self._fitted_entries is None:
             self._fitted_entries = np.unique(answers.fitted.entry_numbers())

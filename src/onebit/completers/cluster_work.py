@@ -22,7 +22,7 @@ from onebit.engine import scoring
 from onebit.engine.cluster.blocks import Blocks
 from onebit.engine.cluster.client import PATIENCE
 from onebit.engine.cluster.fitting import ClusterFit, fit_on
-from onebit.engine.cluster.intake import Taken
+from onebit.engine.cluster.intake import MOST_BLOCKS, Taken
 from onebit.engine.cluster.journal import Journal
 from onebit.engine.cluster.outcome import Outcome
 from onebit.engine.crew import Callback
@@ -47,6 +47,19 @@ class Wanted:
     checkpoint: str | os.PathLike[str] | None = None
     patience: float = PATIENCE
     blocks: int | None = None
+
+    def check(self, weighted: bool) -> None:
+        """Refuse what cannot be, before anything is read."""
+        whole = isinstance(self.blocks, (int, np.integer)) and not isinstance(self.blocks, bool)
+        if self.blocks is not None and not (whole and 1 <= self.blocks <= MOST_BLOCKS):
+            raise ValueError(
+                f"blocks must be a whole number from 1 to {MOST_BLOCKS}, or None; got {self.blocks!r}"
+            )
+        seconds = self.patience
+        if not isinstance(seconds, (int, float)) or not 0 < seconds < 1e9:
+            raise ValueError(f"patience must be a positive number of seconds, got {self.patience!r}")
+        if self.certify is not None:
+            held_size(10**12, weighted, self.certify)
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -92,12 +105,11 @@ class Done:
     fitted: Blocks
     held: list[Any] | None
 
-    def fit(self, posterior: Posterior) -> Fit:
-        """Return the course of the fit, with a posterior on this machine."""
+    @property
+    def course(self) -> tuple[float, NDArray[np.float64], int, bool, float]:
+        """What a ``Fit`` has besides its posterior."""
         found = self.descent
-        return Fit(
-            posterior, found.objective, found.path, found.n_iter, found.converged, found.divergence
-        )
+        return found.objective, found.path, found.n_iter, found.converged, found.divergence
 
 
 class Work:
@@ -119,7 +131,7 @@ class Work:
                 cut = self.blocks.cut(self.taken.labels, size, key)
                 fitted, held = self.blocks.divided(self.taken.labels, cut)
         callback = model._reporting(self.wanted.callback)
-        recipe, keep = model._on_cluster(lambda: self._sample(fitted), callback)
+        recipe, keep = model._on_cluster(lambda: self._sample(fitted), fitted.n, callback)
         check_recipe(recipe)
         calibration, descent = self._descended(recipe, fitted, callback)
         return Done(keep, calibration, descent, Outcome(descent, fitted), fitted, held)
@@ -129,7 +141,7 @@ class Work:
         done = self.done()
         labels, order, starts = done.outcome.labels()
         posterior = done.outcome.posterior(order)
-        found = done.keep(Fitted(done.fit(posterior), done.calibration))
+        found = done.keep(Fitted(Fit(posterior, *done.course), done.calibration))
         indexes = self.indexes(labels[order])
         self.model._know_from_cluster(found, *indexes, self.taken.classes, self.blocks.n)
         if done.held is not None:
@@ -152,19 +164,20 @@ class Work:
         """Descend; a hinge fit that is to be calibrated, on nine tenths of the answers first."""
         if recipe.loss is not HINGE:
             return None, fit_on(recipe, blocks, self.rng, Journal(blocks, "fit"), None, callback)
-        key = int(self.rng.integers(2**31 - 1))
+        # A generator for each descent: one that goes on from a checkpoint draws no start.
+        rngs, key = self.rng.spawn(2), int(self.rng.integers(2**31 - 1))
         start, calibration = None, natural_calibration(recipe.temperature)
         if recipe.calibrate and blocks.n * CALIBRATION_SHARE >= SMALLEST_CALIBRATION:
             cut = Cut(key, np.uint64(int(CALIBRATION_SHARE * 2.0**64)))
             others, held = blocks.divided(self.taken.labels, cut)
-            first = fit_on(recipe, others, self.rng, Journal(others, "first"), None, callback)
+            first = fit_on(recipe, others, rngs[0], Journal(others, "first"), None, callback)
             scores = Outcome(first, others).scored(held, _moments, "calibrate")
             mean = np.concatenate([part.mean for part in scores])
             variance = np.concatenate([part.variance for part in scores])
             sign = np.concatenate([part.taken.sign for part in scores])
             if len(sign) >= SMALLEST_CALIBRATION:
                 calibration, start = fit_calibration(mean, variance, sign, None), first.states
-        fit = fit_on(recipe, blocks, self.rng, Journal(blocks, "fit"), start, callback)
+        fit = fit_on(recipe, blocks, rngs[1], Journal(blocks, "fit"), start, callback)
         return calibration, fit
 
     def counted(self, done: Done, curve: Any, place: Codes, starts: NDArray[np.int64]) -> HeldOut:

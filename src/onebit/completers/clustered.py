@@ -13,6 +13,7 @@ TypeError: client must be a distributed.Client, got None
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -29,16 +30,21 @@ from sklearn.exceptions import ConvergenceWarning
 from onebit import __version__
 from onebit.completers.archive import plain_parameters
 from onebit.completers.cluster_work import Wanted, Work, check_recipe
+from onebit.completers.parameters import check_parameters
 from onebit.data.tables.answers import Vocabulary
 from onebit.data.tables.columns import Layout, choose
 from onebit.data.tables.encoding import as_text
+from onebit.data.tables.problems import TableError
 from onebit.engine.checkpoint import checkpoint as checkpointed
+from onebit.engine.checkpoint import is_kept
 from onebit.engine.cluster.client import PATIENCE, Cluster, ClusterError
 from onebit.engine.cluster.intake import Source, taken_in
-from onebit.engine.cluster.reading import parquet_files, parquet_pieces
+from onebit.engine.cluster.reading import opened, parquet_files, parquet_pieces
 from onebit.engine.cpu.threads import thread_count
 from onebit.engine.crew import Callback
 
+# Within the folder of a checkpoint.
+_WORK = "onebit-cluster-work"
 _ON_THIS_MACHINE = ("127.0.0.1", "localhost", "::1", None)
 
 
@@ -77,7 +83,7 @@ def fit(
         What to fit, with its parameters. AutoCompleter searches on a sample and fits
         what it found on all answers.
     row, column, answer : str, optional
-        The columns; guessed where left out.
+        The columns. Left out, those of files are guessed, and those of a frame are its first ones.
     weight : str, optional
         A column of weights.
     threshold : float, optional
@@ -102,9 +108,8 @@ def fit(
     completer
         Fitted. It keeps no answers, as if loaded from a file without them.
     """
-    _check_client(client)
     given, names = source_and_columns(source, row, column, answer, weight)
-    words = Vocabulary(threshold, yes, no, blank)
+    words = Vocabulary(threshold, listed(yes), listed(no), listed(blank))
     wanted = Wanted(certify, callback, checkpoint, patience, blocks)
     return _fitted(completer, client, given, names, words, wanted)
 
@@ -113,12 +118,38 @@ def source_and_columns(
     source: Any, row: str | None, column: str | None, answer: str | None, weight: str | None
 ) -> tuple[Any, tuple[str, ...]]:
     """Return a frame or a list of files, and the columns that are read of it."""
-    more = () if weight is None else (weight,)
+    given = [name for name in (row, column, answer, weight) if name is not None]
+    for name in given:
+        if given.count(name) > 1:
+            raise ValueError(f"column {name!r} cannot hold two things at once")
     if is_frame(source):
-        names = _frame_columns(source, row, column, answer) + more
-        return source[list(names)], names
+        if weight is not None and weight not in source.columns:
+            raise ValueError(f"the frame has no column {weight!r} for weights")
+        names = _frame_columns(source, row, column, answer) + (() if weight is None else (weight,))
+        frame = source[list(source.columns)]
+        frame.columns = [str(name) for name in source.columns]
+        return frame[list(names)], names
+    if not isinstance(source, (str, os.PathLike, list, tuple)) or not source:
+        raise TypeError(
+            "source must be a path, a pattern, a list of paths or a Dask dataframe, got "
+            f"{type(source).__name__}"
+        )
     files = parquet_files(source)
-    return files, _file_columns(files[0], Layout(row, column, answer, False)) + more
+    return files, _file_columns(files[0], Layout(row, column, answer, False), weight)
+
+
+def check_early(model: Any, source: Any, settings: dict[str, Any]) -> str:
+    """Refuse what can be refused before there is a cluster; say which columns are taken."""
+    _check_model(model)
+    names = source_and_columns(source, settings["row"], settings["column"], settings["answer"], None)[1]
+    return ", ".join(
+        f"{what} {name!r}" for what, name in zip(("rows", "columns", "answers"), names, strict=True)
+    )
+
+
+def listed(words: str | Sequence[str] | None) -> Sequence[str] | None:
+    """Return a single word as a list of one."""
+    return [words] if isinstance(words, str) else words
 
 
 @contextmanager
@@ -152,6 +183,7 @@ def local_client(
             processes=True,
             dashboard_address="127.0.0.1:0",
             memory_limit=memory_limit,
+            silence_logs=logging.CRITICAL,  # what matters reaches the client as an error
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -175,6 +207,8 @@ def fit_frame(model: Any, X: Any, y: Any, sample_weight: Any, wanted: Wanted) ->
             "X is a Dask dataframe and there is no Dask client; make one first, for example "
             "distributed.Client(), or call fit(X.compute(), ...)"
         ) from None
+    if not hasattr(X, "columns"):
+        raise ValueError(f"X is a Dask {type(X).__name__}; give a Dask dataframe")
     names = [str(name) for name in X.columns]
     if len(names) < (2 if y is not None else 3):
         raise ValueError(
@@ -183,16 +217,46 @@ def fit_frame(model: Any, X: Any, y: Any, sample_weight: Any, wanted: Wanted) ->
         )
     frame = X[list(X.columns[: 2 if y is not None else 3])]
     frame.columns = chosen = names[: len(frame.columns)]
-    for name, more in (("answer", y), ("weight", sample_weight)):
+    for name, more in (("y", y), ("sample_weight", sample_weight)):
         if more is not None:
+            if not is_frame(more) or more.npartitions != frame.npartitions:
+                raise ValueError(
+                    f"{name} must be a Dask series with the partitions of X ({frame.npartitions}), such "
+                    f"as a column of the same frame; got {type(more).__name__}"
+                )
             free = name if name not in chosen else f"{name} of onebit"
-            frame, chosen = frame.assign(**{free: more}), [*chosen, free]
+            chosen = [*chosen, free]
+            meta = frame._meta.assign(**{free: more._meta})
+            frame = frame.map_partitions(_beside, more, free, meta=meta, align_dataframes=False)
     return _fitted(model, client, frame, tuple(chosen), Vocabulary(), wanted)
+
+
+def _beside(part: Any, more: Any, name: str) -> Any:
+    """Put a column beside a partition, line by line, whatever their indexes say."""
+    if len(part) != len(more):
+        raise ValueError(f"a partition of X has {len(part)} lines, and {len(more)} in {name}")
+    return part.assign(**{name: more.to_numpy()})
+
+
+def _check_model(model: Any) -> None:
+    """Refuse what is no completer, and what does not run on a cluster."""
+    if isinstance(model, type) or not hasattr(model, "_runs_on_clusters"):
+        raise TypeError(f"completer must be a completer such as LogisticCompleter(), got {model!r}")
+    check_parameters(model, model._checks)
+    if not model._runs_on_clusters:
+        raise ValueError(
+            f"{type(model).__name__} does not run on a cluster; use LogisticCompleter, HingeCompleter or "
+            "AutoCompleter (--model logistic, hinge or auto)"
+        )
+    if hasattr(model, "_recipe"):
+        check_recipe(model._recipe())
 
 
 def _check_client(client: Any) -> None:
     if not hasattr(client, "scheduler_info"):
         raise TypeError(f"client must be a distributed.Client, got {client!r}")
+    if client.status != "running":
+        raise ClusterError(f"the Dask client is {client.status}; make a new one")
 
 
 def _frame_columns(frame: Any, *given: str | None) -> tuple[str, ...]:
@@ -207,19 +271,19 @@ def _frame_columns(frame: Any, *given: str | None) -> tuple[str, ...]:
     return tuple(str(name) for name in chosen)
 
 
-def _file_columns(path: str, layout: Layout) -> tuple[str, ...]:
+def _file_columns(path: str, layout: Layout, weight: str | None) -> tuple[str, ...]:
     """Choose the columns of Parquet files by the first of them."""
-    import pyarrow.parquet
-
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with opened(path) as file:
         names = file.schema_arrow.names
         first = next(file.iter_batches(batch_size=1000), None)
     sample = [[""] for _ in names]
     if first is not None:
         sample = [[(value or b"").decode("utf-8", "replace") for value in as_text(column).to_pylist()]
                   for column in first.columns]  # fmt: skip
-    chosen = choose(names, sample, layout, path)
-    return tuple(names[place] for place in chosen.places)
+    if weight is not None and weight not in names:
+        raise TableError(f"{path} has no column {weight!r} for weights; it has {', '.join(names)}")
+    chosen = tuple(names[place] for place in choose(names, sample, layout, path).places)
+    return chosen if weight is None else (*chosen, weight)
 
 
 def _token(source: Any) -> Any:
@@ -247,14 +311,10 @@ def begun(
     model: Any, client: Any, source: Any, names: tuple[str, ...], words: Vocabulary, wanted: Wanted
 ) -> Iterator[Work]:
     """Yield the work on answers that are in blocks on a cluster."""
-    if not model._runs_on_clusters:
-        raise ValueError(
-            f"{type(model).__name__} does not run on a cluster; use LogisticCompleter, HingeCompleter or "
-            "AutoCompleter"
-        )
-    if hasattr(model, "_recipe"):
-        check_recipe(model._recipe())
-    with _workplace(model, client, source, names, wanted) as cluster:
+    _check_client(client)
+    _check_model(model)
+    wanted.check(len(names) > 3)
+    with _workplace(model, client, source, names, words, wanted) as cluster:
         if is_frame(source):
             pieces: list[Any] = client.compute(source.to_delayed(), retries=2)
             given = Source("the frame", pieces, names, words)
@@ -269,7 +329,7 @@ def _named(files: Sequence[str]) -> str:
 
 @contextmanager
 def _workplace(
-    model: Any, client: Any, source: Any, names: tuple[str, ...], wanted: Wanted
+    model: Any, client: Any, source: Any, names: tuple[str, ...], words: Vocabulary, wanted: Wanted
 ) -> Iterator[Cluster]:
     """Yield a cluster with a folder that all of its workers see; the folder goes when all is done."""
     _check_client(client)
@@ -283,6 +343,8 @@ def _workplace(
         with tempfile.TemporaryDirectory(prefix="onebit-") as folder:
             yield _checked(Cluster(client, Path(folder), wanted.patience, "Start the fit again."))
         return
+    if not os.fspath(wanted.checkpoint):
+        raise ValueError("checkpoint is empty; name a folder")
     if not isinstance(getattr(model, "random_state", None), (int, np.integer)):
         raise ValueError("a fit that can go on needs a number as random_state; set random_state=0")
     settings = plain_parameters(model)
@@ -295,14 +357,20 @@ def _workplace(
         "held-out share": wanted.certify,
         "blocks": wanted.blocks,
         "columns": list(names),
+        "meaning of answers": words.settings(),
         "answers": _token(source),
     }
-    with checkpointed(Path(wanted.checkpoint), identity) as kept:
-        parts = kept.folder / "parts"
-        parts.mkdir(exist_ok=True)
+    place = Path(wanted.checkpoint).resolve()
+    work = place / _WORK
+    if work.exists() and not is_kept(place):
+        raise FileExistsError(f"{work} is not of a fit that was stopped; name another folder")
+    if not is_frame(source) and any(work in Path(name).parents for name in source):
+        raise ValueError(f"the answers lie in {work}, which is removed in the end; name another folder")
+    with checkpointed(place, identity) as kept:
+        work.mkdir(exist_ok=True)
         advice = f"What was done is in {kept.folder}: the same fit goes on from there."
-        yield _checked(Cluster(client, parts.resolve(), wanted.patience, advice))
-        shutil.rmtree(parts)
+        yield _checked(Cluster(client, work, wanted.patience, advice))
+        shutil.rmtree(work)
 
 
 def _sees(path: str) -> tuple[str, bool]:
@@ -318,7 +386,7 @@ def _checked(cluster: Cluster) -> Cluster:
     token = cluster.folder / "seen"
     token.touch()
     try:
-        seen = cluster.client.run(_sees, str(token))
+        seen = cluster.ask(lambda: cluster.client.run(_sees, str(token)), "looking at the workers")
     except ModuleNotFoundError as error:
         raise ClusterError(f"a worker lacks {error.name}; install onebit {__version__} there") from None
     for worker, (version, there) in seen.items():

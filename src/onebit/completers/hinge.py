@@ -171,7 +171,7 @@ class HingeCompleter(PairClassifier):
         return self.method != "paper"
 
     def _on_cluster(
-        self, sample: Callable[[], Observations], callback: Callback | None
+        self, sample: Callable[[], Observations], n: int, callback: Callback | None
     ) -> tuple[Recipe, Callable[[Fitted], Found]]:
         recipe = self._recipe()
         return recipe, partial(found_of, recipe)

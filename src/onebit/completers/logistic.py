@@ -182,7 +182,7 @@ class LogisticCompleter(PairClassifier):
         return recipe_of(self)
 
     def _on_cluster(
-        self, sample: Callable[[], Observations], callback: Callback | None
+        self, sample: Callable[[], Observations], n: int, callback: Callback | None
     ) -> tuple[Recipe, Callable[[Fitted], Found]]:
         recipe = self._recipe()
         return recipe, partial(found_of, recipe)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,17 +19,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from onebit.certificates.hold_out import HeldOut
 from onebit.certificates.statements import Certificate
 from onebit.completers.archive import HELD_OUT
 from onebit.completers.base import PairClassifier
 from onebit.completers.cluster_work import Done, Wanted, Work
-from onebit.completers.clustered import begun, source_and_columns
+from onebit.completers.clustered import begun, listed, source_and_columns
 from onebit.completers.loading import load
 from onebit.completers.predictions import Answers
 from onebit.data import checked, files
 from onebit.data.ids import IdIndex, pair_columns
+from onebit.data.observations import MAX_SIZE
 from onebit.data.sides import MEMBERS
 from onebit.data.storage import read, write
 from onebit.data.tables.answers import Vocabulary
@@ -41,6 +46,8 @@ from onebit.model.calibration import Sigmoid
 from onebit.model.posterior import Posterior
 
 _CARD, _HELD = "parts.json", "held-out.onebit"
+# What a fit that was stopped may have left.
+_UNFINISHED = re.compile(r"\.?(part-\d{5}|held-out)\.onebit.*")
 ADVICE = "fit again"
 
 
@@ -59,8 +66,8 @@ class _Common:
 
 def _write_part(
     block: Block, own: Part, other: Part, loading: Any, labels: pd.Index, common: _Common, path: str
-) -> int:
-    """Write the model of a block's rows; return how many they are."""
+) -> list[str]:
+    """Write the model of a block's rows; return what to warn of."""
     side, names = common.side, common.names
     indexes: list[Any] = [None, None]
     indexes[side] = IdIndex(block.labels.rename(names[side]), MEMBERS[side])
@@ -69,22 +76,20 @@ def _write_part(
     if placings[1 - side] is not None:
         placings[1 - side] = replace(placings[1 - side], loading=loading)
     posterior = replace(part_posterior(own, other, side, common.above), placings=tuple(placings))
-    model = common.model
+    model = clone(common.model)
     found = common.done(posterior)
     seen = replace(block.seen, rows=indexes[0], columns=indexes[1], classes=common.classes)
     model._know_from_cluster(found, indexes[0], indexes[1], common.classes, seen.n)
     model._answers = Answers(seen)
     model.save(path)
-    return len(block.labels)
+    return list(found.advice)
 
 
 class _Keeper:
     """Makes what a model keeps of a part's posterior."""
 
     def __init__(self, done: Done) -> None:
-        found = done.descent
-        self.keep, self.calibration = done.keep, done.calibration
-        self.course = found.objective, found.path, found.n_iter, found.converged, found.divergence
+        self.keep, self.calibration, self.course = done.keep, done.calibration, done.course
 
     def __call__(self, posterior: Posterior) -> Any:
         return self.keep(Fitted(Fit(posterior, *self.course), self.calibration))
@@ -117,7 +122,8 @@ def fit_parts(
     client, source, completer
         As for ``fit``.
     folder : path
-        Where the parts go: a new or an empty folder that this machine and all workers see.
+        Where the parts go: a new or an empty folder that this machine and all workers see, or one in
+        which such a fit was stopped.
     row, column, answer, weight, threshold, yes, no, blank
         How the source is read, as for ``fit``.
     certify, checkpoint, callback, patience, blocks
@@ -129,18 +135,20 @@ def fit_parts(
     """
     place = Path(folder).resolve()
     place.mkdir(parents=True, exist_ok=True)
-    if any(place.iterdir()):
+    if any(not _UNFINISHED.fullmatch(path.name) for path in place.iterdir()):
         raise FileExistsError(f"{folder} is not empty; name a new folder for the parts")
     given, names = source_and_columns(source, row, column, answer, weight)
     wanted = Wanted(certify, callback, checkpoint, patience, blocks)
-    words = Vocabulary(threshold, yes, no, blank)
+    words = Vocabulary(threshold, listed(yes), listed(no), listed(blank))
     with begun(completer, client, given, names, words, wanted) as work:
-        _write_parts(work, work.done(), place)
+        advice = _write_parts(work, work.done(), place)
+    for text in advice:
+        warnings.warn(f"{type(completer).__name__}: {text}", ConvergenceWarning, stacklevel=2)
     return PartedModel(place)
 
 
-def _write_parts(work: Work, done: Done, folder: Path) -> None:
-    """Have each block write its part, and write what they have in common."""
+def _write_parts(work: Work, done: Done, folder: Path) -> list[str]:
+    """Have each block write its part, and write what they have in common; return what to warn of."""
     fitted, cluster, outcome, taken = done.fitted, work.cluster, done.outcome, work.taken
     side, count = fitted.side, len(fitted.futures)
     states, placings = done.descent.states, list(done.descent.known.placings)
@@ -154,7 +162,7 @@ def _write_parts(work: Work, done: Done, folder: Path) -> None:
     common = _Common(work.model, _Keeper(done), side, above, placings, taken.classes, taken.names)
     paths = [str(folder / f"part-{k:05d}.onebit") for k in range(count)]
     fixed = [[value] * count for value in (taken.labels, common)]
-    cluster.small(
+    advice = cluster.small(
         cluster.each(
             _write_part, work.blocks.futures, outcome.own, [outcome.other] * count, loadings, *fixed,
             paths, what="write-part",
@@ -171,6 +179,7 @@ def _write_parts(work: Work, done: Done, folder: Path) -> None:
     card = {"side": side, "sizes": sizes, "others": fitted.others, "answers": work.blocks.n}
     with files.written_whole(folder / _CARD) as temporary:
         temporary.write_text(json.dumps(card), encoding="utf-8")
+    return list(advice[0])
 
 
 @lru_cache(maxsize=2)
@@ -195,7 +204,7 @@ class PartedModel:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).resolve()
         path = self.folder / _CARD
         if not path.is_file():
             raise FileNotFoundError(f"{folder} holds no model in parts: there is no {_CARD}")
@@ -203,7 +212,9 @@ class PartedModel:
             card = checked.parsed(path.read_bytes())
             self.side = checked.whole(card, "side", 0, 1)
             listed = checked.listed(card, "sizes")
-            self.sizes = [checked.whole(listed, place, 0) for place in range(len(listed))]
+            self.sizes = [checked.whole(listed, place, 0, MAX_SIZE) for place in range(len(listed))]
+            if not any(self.sizes):
+                raise checked.FileError("it has no part with a row")
             shape = [checked.whole(card, "others", 1)] * 2
             shape[self.side] = sum(self.sizes)
             self.n_observations_ = checked.whole(card, "answers", 1)
@@ -212,37 +223,60 @@ class PartedModel:
     def part(self, number: int) -> Any:
         """Return one part: an ordinary model of its rows."""
         path = self.folder / f"part-{number:05d}.onebit"
-        return _loaded(str(path), path.stat().st_mtime_ns)
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"part {number} of {len(self.sizes)} is not in {self.folder}; {ADVICE}"
+            )
+        found = _loaded(str(path), path.stat().st_mtime_ns)
+        index = (found.rows_, found.columns_)[self.side]
+        if len(index) != self.sizes[number] or (self.parts_of(index.values) != number).any():
+            raise checked.FileError(f"{path} is not part {number} of this model; {ADVICE}")
+        return found
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape_
+        return f"PartedModel({rows} rows, {columns} columns, {len(self.sizes)} parts)"
 
     def parts_of(self, ids: Any) -> NDArray[np.int64]:
         """Return the part that each id of the divided side belongs to, known or not."""
-        return block_numbers(pd.Index(ids), len(self.sizes))
+        # Equal ids have one representation here as in a fit: 3, 3.0 and a category 3 are one.
+        index, codes = IdIndex.from_values(ids, MEMBERS[self.side])
+        labels = index.labels
+        if labels.inferred_type == "floating" and (labels == labels.astype(np.int64)).all():
+            labels = labels.astype(np.int64)
+        return block_numbers(labels, len(self.sizes))[codes]
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probability of "yes" of pairs.
+        """Return the probabilities of "no" and "yes" of pairs.
 
         Parameters
         ----------
         X : two-column table or Dask dataframe
-            Row ids and column ids. Of a Dask dataframe the result is a Dask series: nothing is computed
-            before it is asked for, partition by partition, each with the parts that it needs.
+            Row ids and column ids. Of a Dask dataframe the result is a Dask series, of the probability of
+            "yes" alone: nothing is computed before it is asked for, partition by partition, each with the
+            parts that it needs.
 
         Returns
         -------
-        ndarray or Dask series
+        ndarray of shape (n, 2) or Dask series
         """
         if hasattr(X, "map_partitions"):
+            if len(X.columns) != 2:
+                raise ValueError(
+                    "X must have two columns, row ids and column ids; got "
+                    f"{', '.join(map(str, X.columns))}"
+                )
             meta = pd.Series(dtype=float, name="probability")
             return X.map_partitions(_of_partition, str(self.folder), meta=meta)
         rows, columns = pair_columns(X)
         number = self.parts_of(columns if self.side else rows)
-        found = np.full(len(number), np.nan)
+        found = np.full((len(number), 2), np.nan)
         pairs = pd.DataFrame(
             {"row": pd.Series(np.asarray(rows)), "column": pd.Series(np.asarray(columns))}
         )
         for part in np.unique(number):
             here = number == part
-            found[here] = self.part(int(part)).predict_proba(pairs[here])[:, 1]
+            found[here] = self.part(int(part)).predict_proba(pairs[here])
         return found
 
     def recommend(self, n: int = 10) -> Any:
@@ -283,7 +317,7 @@ class PartedModel:
 
 
 def _of_partition(pairs: pd.DataFrame, folder: str) -> pd.Series:
-    found = PartedModel(folder).predict_proba(pairs) if len(pairs) else np.empty(0)
+    found = PartedModel(folder).predict_proba(pairs)[:, 1] if len(pairs) else np.empty(0)
     return pd.Series(found, index=pairs.index, name="probability")
 
 

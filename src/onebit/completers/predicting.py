@@ -140,8 +140,8 @@ class Predicting:
         if self._answers is None:
             raise ValueError(
                 "this model has not kept its answers, so which entries are blank is not known: it was "
-                "saved without them, or fitted on a GPU (there, fit with certify=0.1, or certify=0 to "
-                "hold none out)"
+                "saved without them, fitted on a GPU (there, fit with certify=0.1, or certify=0 to hold "
+                "none out) or on a cluster (there, onebit.dask.fit_parts keeps them)"
             )
         return self._answers
 

@@ -34,6 +34,11 @@ def pair_columns(pairs: Any) -> tuple[Any, Any]:
     Accepts arrays of shape (n, 2), pandas, polars and pyarrow tables, structured arrays with two
     fields, and sequences of pairs.
     """
+    if hasattr(pairs, "to_delayed"):
+        raise TypeError(
+            "pairs are a Dask collection; call pairs.compute(), or for predictions "
+            "pairs.map_partitions(lambda part: model.predict_proba(part)[:, 1])"
+        )
     if isinstance(pairs, pd.DataFrame):
         _require_two_columns(pairs.shape, list(pairs.columns))
         return pairs.iloc[:, 0], pairs.iloc[:, 1]

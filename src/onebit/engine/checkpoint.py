@@ -84,6 +84,11 @@ class Checkpoint:
             (self.folder / _IDENTITY).unlink(missing_ok=True)
 
 
+def is_kept(folder: Path) -> bool:
+    """Say whether a fit that was stopped has left its checkpoint in a folder."""
+    return (folder / _IDENTITY).is_file()
+
+
 def own_name(path: Path) -> bool:
     """Say whether a fit that keeps its checkpoints beside ``path`` would write, or remove, this file."""
     return path.name in (_IDENTITY, _LOCK) or _OWN.fullmatch(path.name) is not None

@@ -171,6 +171,11 @@ class Vocabulary:
         self._candidates = [self._words] if self._words else list(_PAIRS)
         self._written: dict[int, str] = {}
 
+    def settings(self) -> dict[str, Any]:
+        """Return what was asked for, as JSON."""
+        words = None if self._words is None else [list(part) for part in self._words]
+        return {"threshold": self.threshold, "words": words, "blank": sorted(self._blank)}
+
     def signs(self, texts: Sequence[str]) -> NDArray[np.int8]:
         """Return 1, -1, ``BLANK`` or ``BAD`` for each of some distinct fields."""
         return np.array([self._sign(text) for text in texts], dtype=np.int8)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ import numpy as np
 RETRIES = 2
 # Seconds between two looks at what is being waited for.
 _LOOK = 2.0
+# Seconds within which a scheduler answers, if it does.
+_ANSWER = 20.0
 # Seconds without any task done after which waiting makes no sense.
 PATIENCE = 600.0
 
@@ -59,7 +63,9 @@ class Cluster:
         self._open.append(future)
         return future
 
-    def each(self, task: Callable[..., Any], *lists: Sequence[Any], what: str) -> list[Any]:
+    def each(
+        self, task: Callable[..., Any], *lists: Sequence[Any], what: str, retries: int = RETRIES
+    ) -> list[Any]:
         """Hand over one task for each of several arguments.
 
         Tasks of all blocks go where their blocks lie, as long as somebody is there: Dask would weigh
@@ -73,15 +79,41 @@ class Cluster:
             some = [[part[k] for k in places] for part in lists]
             keys = [f"{what}-{self._name}-{next(self._numbers):09d}" for _ in places]
             wish = {} if home is None else {"workers": [home], "allow_other_workers": True}
-            found = self.client.map(task, *some, key=keys, pure=False, retries=RETRIES, **wish)
+            found = self.client.map(task, *some, key=keys, pure=False, retries=retries, **wish)
             self._open += found
             for k, future in zip(places, found, strict=True):
                 futures[k] = future
         return futures
 
+    def ask(self, call: Callable[[], Any], what: str) -> Any:
+        """Ask the scheduler something, and give up where it does not answer."""
+        found: list[Any] = []
+
+        def run() -> None:
+            try:
+                found.append((call(), None))
+            except BaseException as error:  # it belongs to whoever asked
+                found.append((None, error))
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(_ANSWER)
+        if not found:
+            raise self._lost(what, "the scheduler does not answer")
+        value, error = found[0]
+        if error is not None:
+            raise error
+        return value
+
+    @property
+    def workers(self) -> list[str]:
+        """The addresses of the workers that are there."""
+        info = self.ask(lambda: self.client.scheduler_info(n_workers=-1), "looking at the workers")
+        return sorted(info.get("workers", ()))
+
     def settle(self, futures: Sequence[Any]) -> None:
         """Remember where each block lies."""
-        who = self.client.who_has(list(futures))
+        who = self.ask(lambda: self.client.who_has(list(futures)), "looking for blocks")
         self.homes = [min(who.get(future.key) or [None]) for future in futures]
 
     def neighbours(self, task: Callable[..., Any], *lists: Sequence[Any], what: str) -> list[Any]:
@@ -90,7 +122,7 @@ class Cluster:
         What they leave there is then added up there first. As many at once as there are workers: were
         they handed over one by one, idle workers would take them out of their order.
         """
-        workers = max(len(self.client.scheduler_info(n_workers=-1)["workers"]), 1)
+        workers = max(len(self.workers), 1)
         futures: list[Any] = []
         for places in np.array_split(np.arange(len(lists[0])), workers):
             if len(places):
@@ -171,8 +203,7 @@ class Cluster:
         silence = time.monotonic() - last
         if silence < self.patience:
             return
-        workers = len(self.client.scheduler_info(n_workers=-1).get("workers", ()))
-        waited = sum(not future.done() for future in self._open)
+        waited, workers = sum(not future.done() for future in self._open), len(self.workers)
         raise ClusterError(
             f"{what}: no task was done for {silence:.0f} s ({waited} wait, {workers} workers are there); "
             f"start workers, or raise patience. {self.advice}".strip()
@@ -185,7 +216,8 @@ class Cluster:
         """Ask for nothing any more of what was handed over."""
         opened, self._open = self._open, []
         if self.client.status == "running":
-            self.client.cancel(opened, force=False)
+            with suppress(ClusterError):
+                self.ask(lambda: self.client.cancel(opened, force=False), "letting go")
 
 
 def run_threads() -> int:

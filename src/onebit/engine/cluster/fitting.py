@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data import checked
+from onebit.engine.checkpoint import ADVICE
 from onebit.engine.cluster.blocks import Blocks
 from onebit.engine.cluster.client import Cluster
 from onebit.engine.cluster.journal import Journal
@@ -136,6 +138,10 @@ def fit_on(
             journal.offer(descent)
         final, divergence = descent.finish()
     except NotFinite as found:
+        if saved is not None and found.round == saved.n_iter + 1:  # it was finite when it was written
+            raise checked.FileError(
+                f"{journal.folder}: the objective is {found.value} where it goes on; {ADVICE}"
+            ) from None
         raise FloatingPointError(
             f"the objective is {found.value} in round {found.round}; lower the temperature "
             f"({recipe.temperature})"

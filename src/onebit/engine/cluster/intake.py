@@ -21,6 +21,7 @@ from onebit.data.tables.problems import TableError
 from onebit.engine.cluster.blocks import Blocks
 from onebit.engine.cluster.client import Cluster
 from onebit.engine.cluster.reading import (
+    ADVICE,
     Plan,
     block_of,
     check_surveys,
@@ -36,9 +37,8 @@ from onebit.engine.cluster.reading import (
 # Answers of a block, about: enough for a task to be worth its while. Blocks are counted in powers of
 # two, from the number of answers alone, because the order of sums follows from them.
 BLOCK_ANSWERS = 1 << 22
-_LEAST_BLOCKS, _MOST_BLOCKS = 8, 8192
+_LEAST_BLOCKS, MOST_BLOCKS = 8, 8192
 _PLAN, _LABELS = "plan.json", "labels.arrow"
-ADVICE = "delete the folder to start anew"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Taken:
 def block_count(answers: int) -> int:
     """Return into how many blocks so many answers are cut."""
     wanted = max(1, -(-answers // BLOCK_ANSWERS))
-    return min(max(1 << (wanted - 1).bit_length(), _LEAST_BLOCKS), _MOST_BLOCKS)
+    return min(max(1 << (wanted - 1).bit_length(), _LEAST_BLOCKS), MOST_BLOCKS)
 
 
 def taken_in(cluster: Cluster, source: Source, blocks: int | None = None) -> Taken:
@@ -96,7 +96,7 @@ def taken_in(cluster: Cluster, source: Source, blocks: int | None = None) -> Tak
     if not (folder / _PLAN).is_file():
         folder.mkdir(parents=True, exist_ok=True)
         _split(cluster, source, folder, blocks)
-    plan, paths, classes = _read_plan(folder)
+    plan, paths, classes, sizes = _read_plan(folder)
     labels = read_labels(str(folder / _LABELS))
     here = cluster.submit(read_labels, str(folder / _LABELS), what="ids")
     many = range(plan.blocks)
@@ -105,6 +105,9 @@ def taken_in(cluster: Cluster, source: Source, blocks: int | None = None) -> Tak
     cluster.small(cluster.each(bool, futures, what="wait-for-block"), "reading blocks")
     cluster.settle(futures)
     found = Blocks.of(cluster, plan.side, len(labels), futures, len(plan.names) > 3)
+    # Answers without weight were counted, too, when they were looked through.
+    if len(labels) != sizes[1] or found.n > sizes[0] or (found.n < sizes[0] and not found.weighted):
+        raise TableError(f"{folder} does not hold what was written there; {ADVICE}")
     others = IdIndex(labels, MEMBERS[1 - plan.side])
     return Taken(found, here, others, classes, plan.names)
 
@@ -114,7 +117,8 @@ def _split(cluster: Cluster, source: Source, folder: Path, blocks: int | None) -
     pieces, count = source.pieces, len(source.pieces)
     if not pieces:
         raise TableError(f"{source.name} holds no answers")
-    looked = cluster.each(survey, pieces, [source.names] * count, what="survey")
+    # Not tried again: what is wrong with a table stays wrong.
+    looked = cluster.each(survey, pieces, [source.names] * count, what="survey", retries=0)
     surveys = cluster.small(looked, f"looking through {source.name}")
     check_surveys(surveys, source.name)
     signs = meanings(surveys, source.words, source.name)
@@ -130,11 +134,13 @@ def _split(cluster: Cluster, source: Source, folder: Path, blocks: int | None) -
     _write_labels(found, folder / _LABELS)
     paths = [str(folder / f"split-{k:05d}.arrow") for k in range(count)]
     cluster.small(
-        cluster.each(split, pieces, [plan] * count, [labels] * count, paths, what="split"),
+        cluster.each(split, pieces, range(count), [plan] * count, [labels] * count, paths, what="split"),
         f"splitting {source.name}",
     )
     classes = source.words.classes
     content = {
+        "answers": answers,
+        "others": len(found),
         "names": plan.names,
         "signs": plan.signs,
         "side": side,
@@ -146,8 +152,8 @@ def _split(cluster: Cluster, source: Source, folder: Path, blocks: int | None) -
         temporary.write_text(json.dumps(content), encoding="utf-8")
 
 
-def _read_plan(folder: Path) -> tuple[Plan, list[str], NDArray[Any]]:
-    """Return how pieces were split, and where to."""
+def _read_plan(folder: Path) -> tuple[Plan, list[str], NDArray[Any], tuple[int, int]]:
+    """Return how pieces were split, where to, the classes, and the numbers of answers and other ids."""
     path = folder / _PLAN
     with checked.taken_apart(path, ADVICE):
         content = checked.parsed(path.read_bytes())
@@ -158,11 +164,14 @@ def _read_plan(folder: Path) -> tuple[Plan, list[str], NDArray[Any]]:
             names,
             checked.section(content, "signs"),
             checked.whole(content, "side", 0, 1),
-            checked.whole(content, "blocks", 1),
+            checked.whole(content, "blocks", 1, MOST_BLOCKS),
         )
+        if len(names) not in (3, 4):
+            raise checked.FileError(f"it names {len(names)} columns")
+        sizes = checked.whole(content, "answers", 1), checked.whole(content, "others", 1)
         count = checked.whole(content, "pieces", 1)
         classes = np.array(checked.listed(content, "classes", 2))
-    return plan, [str(folder / f"split-{k:05d}.arrow") for k in range(count)], classes
+    return plan, [str(folder / f"split-{k:05d}.arrow") for k in range(count)], classes, sizes
 
 
 def _write_labels(labels: pd.Index, path: Path) -> None:
@@ -177,6 +186,11 @@ def read_labels(path: str) -> pd.Index:
         with pa.memory_map(path) as source:
             table = pa.ipc.open_file(source).read_all()
             table.validate(full=True)
-            return pd.Index(table.column(0).to_pandas())
-    except (OSError, pa.ArrowException) as error:
+            column = table.column(0)
+            found = pd.Index(column.to_pandas())
+    except (OSError, IndexError, pa.ArrowException) as error:
         raise TableError(f"{path} cannot be read: {error}; {ADVICE}") from None
+    known = column.type in (pa.int64(), pa.string(), pa.large_string())
+    if not known or column.null_count or not found.is_unique:
+        raise TableError(f"{path} holds ids that are none; {ADVICE}")
+    return found

@@ -19,8 +19,9 @@ from onebit.data.sides import SIDES
 from onebit.data.storage import read, write
 from onebit.engine.checkpoint import ADVICE
 from onebit.engine.cluster.blocks import Blocks
+from onebit.engine.cluster.reading import Block
 from onebit.engine.cluster.sides import Setting, State, taken_up
-from onebit.engine.descent import SMALLEST_STEP, Descent, Unfinished
+from onebit.engine.descent import Descent, Unfinished
 from onebit.engine.known import Known
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.hyper_state import hyper_state, restored_hyper
@@ -32,22 +33,28 @@ EVERY = 10
 _JOURNAL = "journal.onebit"
 
 
-def write_part(state: State, path: str) -> int:
-    """Write the states of a part to a file; return how many."""
+def write_part(state: State, path: str, number: int, n_iter: int) -> int:
+    """Write the states of a part after a round to a file; return how many."""
     tensors = {
         "part.mean": state.mean,
         "part.covariance": state.covariance,
         "log_determinant": state.log_determinant,
     }
-    write(path, "part", tensors, {"size": len(state.mean)})
+    write(path, "part", tensors, {"part": number, "round": n_iter})
     return len(state.mean)
 
 
-def read_part(path: str, setting: Setting, known: Any, near: Any = None) -> State:
-    """Read what ``write_part`` wrote, checked; ``near`` is what lies where it is to be."""
+def read_part(
+    path: str, number: int, n_iter: int, setting: Setting, known: Any, block: Block | None
+) -> State:
+    """Read what ``write_part`` wrote, checked; of the divided side with the block that it belongs to."""
+    if not Path(path).is_file():
+        raise checked.FileError(f"{path} is missing; {ADVICE}")
     tensors, content = read(path, "part")
     with checked.taken_apart(Path(path), ADVICE):
-        size = checked.whole(content, "size", 0)
+        checked.whole(content, "part", number, number)
+        checked.whole(content, "round", n_iter, n_iter)
+        size = setting.hierarchy.shape[setting.side] if block is None else len(block.labels)
         alone = replace(setting.hierarchy, shape=(size, size), regressions=(None, None))
         gaussians = restored_gaussians(tensors, "part", alone, setting.side, True)
         determinant = checked.checked_array(tensors, "log_determinant", np.float64, (size,))
@@ -78,7 +85,7 @@ class Journal:
         tensors, content = read(path, "journal")
         with checked.taken_apart(path, ADVICE):
             n_iter = checked.whole(content, "n_iter", 0)
-            step = checked.number(content, "step", least=SMALLEST_STEP, most=1.0)
+            step = checked.number(content, "step", least=1.0, most=1.0)  # a loss with a majoriser
             course = checked.checked_array(tensors, "path", np.float64, (2 * n_iter,))
             hyper = restored_hyper(tensors, content, hierarchy)
             slopes: list[Any] = [None, None]
@@ -98,9 +105,8 @@ class Journal:
             setting, values, count = Setting(hierarchy, side), known.values[side], len(near)
             told = [None] * count if values is None else values.futures
             paths = [str(self._path(n_iter, side, k)) for k in range(count)]
-            sides.append(
-                self.cluster.each(read_part, paths, [setting] * count, told, near, what="read-checkpoint")
-            )
+            given = paths, range(count), [n_iter] * count, [setting] * count, told, near
+            sides.append(self.cluster.each(read_part, *given, what="read-checkpoint", retries=0))
         return sides[0], sides[1]
 
     def _path(self, n_iter: int, side: int, part: int) -> Path:
@@ -116,8 +122,10 @@ class Journal:
         place.mkdir(parents=True, exist_ok=True)
         written = []
         for number, side in enumerate(sides):
-            paths = [str(self._path(descent.n_iter, number, k)) for k in range(len(side.states))]
-            written += self.cluster.each(write_part, side.states, paths, what="checkpoint")
+            count = len(side.states)
+            paths = [str(self._path(descent.n_iter, number, k)) for k in range(count)]
+            given = side.states, paths, range(count), [descent.n_iter] * count
+            written += self.cluster.each(write_part, *given, what="checkpoint")
         self.cluster.small(written, f"writing the checkpoint of round {descent.n_iter}")
         tensors, content = hyper_state(descent.hyper)
         for number, name in enumerate(SIDES):

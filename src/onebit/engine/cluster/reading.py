@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -40,6 +41,19 @@ _SKETCH = 4096
 _MOST_ANSWERS = 10_000
 _KEY = 7  # of the hashes that say which block an id belongs to
 _NAMES = ("id", "other", "sign", "weight")
+ADVICE = "delete the folder of the checkpoint to start anew"
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Any]:
+    """Yield an open Parquet file; what is wrong with it names it."""
+    try:
+        with pa.parquet.ParquetFile(path) as file:
+            yield file
+    except TableError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise TableError(f"{path} cannot be read as Parquet: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -51,11 +65,8 @@ class Piece:
 
     def columns(self, names: Sequence[str]) -> list[Any]:
         """Return some columns."""
-        try:
-            with pa.parquet.ParquetFile(self.path) as file:
-                table = file.read_row_groups(list(self.groups), columns=list(dict.fromkeys(names)))
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise TableError(f"{self.path} cannot be read: {error}") from None
+        with opened(self.path) as file:
+            table = file.read_row_groups(list(self.groups), columns=list(dict.fromkeys(names)))
         for name in names:
             if name not in table.column_names:
                 raise TableError(f"{self.path} has no column {shown(name)}, which other files have")
@@ -97,7 +108,7 @@ class Plan:
 def parquet_files(path: str | os.PathLike[str] | Sequence[str]) -> list[str]:
     """Return the Parquet files that a path, a folder, a pattern or a list of these names."""
     if not isinstance(path, (str, os.PathLike)):
-        return [file for part in path for file in parquet_files(part)]
+        return list(dict.fromkeys(file for part in path for file in parquet_files(part)))
     text = os.fspath(path)
     if os.path.isdir(text):
         found = glob.glob(os.path.join(glob.escape(text), "**", "*.parquet"), recursive=True)
@@ -113,12 +124,9 @@ def parquet_pieces(files: Sequence[str]) -> list[Piece]:
     """Cut Parquet files into pieces of a few million lines."""
     pieces = []
     for path in files:
-        try:
-            with pa.parquet.ParquetFile(path) as file:
-                meta = file.metadata
-                sizes = [meta.row_group(k).num_rows for k in range(meta.num_row_groups)]
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise TableError(f"{path} cannot be read as Parquet: {error}") from None
+        with opened(path) as file:
+            meta = file.metadata
+            sizes = [meta.row_group(k).num_rows for k in range(meta.num_row_groups)]
         groups: list[int] = []
         for k, size in enumerate(sizes):
             if groups and sum(sizes[g] for g in groups) + size > LINES:
@@ -291,7 +299,7 @@ def block_numbers(ids: pd.Index, blocks: int) -> NDArray[np.int64]:
     return (id_hashes(ids, _KEY) % np.uint64(blocks)).astype(np.int64)
 
 
-def split(piece: Any, plan: Plan, labels: pd.Index, path: str) -> str:
+def split(piece: Any, number: int, plan: Plan, labels: pd.Index, path: str) -> str:
     """Write the lines of a piece to a file, a batch for each block; return its path."""
     ids, sign, weight = _lines(piece, plan)
     own = ids[plan.side].dictionary_encode()
@@ -303,7 +311,8 @@ def split(piece: Any, plan: Plan, labels: pd.Index, path: str) -> str:
     columns = [ids[plan.side].take(pa.array(order)), pa.array(other[order]), pa.array(sign[order])]
     if weight is not None:
         columns.append(pa.array(weight[order]))
-    whole = pa.record_batch(columns, names=list(_NAMES[: len(columns)]))
+    names = list(_NAMES[: len(columns)])
+    whole = pa.record_batch(columns, names=names, metadata={"piece": str(number)})
     temporary = f"{path}.{os.getpid()}.part"
     with pa.ipc.new_file(temporary, whole.schema) as file:
         for begin, end in pairwise(ends):
@@ -321,32 +330,44 @@ class Block(NamedTuple):
 
 def block_of(number: int, plan: Plan, paths: Sequence[str], others: int) -> Block:
     """Read a block from the files that pieces were split into."""
-    batches = [_batch(path, number) for path in paths]
+    batches = [_batch(path, piece, number, plan) for piece, path in enumerate(paths)]
     table = pa.Table.from_batches(batches).combine_chunks()
-    ids = table.column(0).to_pandas()
-    own, codes = IdIndex.from_values(ids, MEMBERS[plan.side])
+    own, codes = IdIndex.from_values(table.column(0).to_pandas(), MEMBERS[plan.side])
     other, sign = (table.column(k).to_numpy() for k in (1, 2))
-    if len(other) and (other.min() < 0 or other.max() >= others or np.abs(sign).max() > 1):
-        raise TableError(f"{Path(paths[0]).parent} holds answers that are none; delete it")
     answered = sign != 0
-    weight = None
-    if len(plan.names) > 3:
-        weight = table.column(3).to_numpy()[answered].astype(np.float32)
+    weight = table.column(3).to_numpy()[answered] if len(plan.names) > 3 else None
+    fine = bool((block_numbers(own.labels, plan.blocks) == number).all())
+    fine &= not len(other) or (other.min() >= 0 and other.max() < others)
+    fine &= bool(np.isin(sign, (-1, 0, 1)).all())
+    fine &= weight is None or bool(((weight > 0) & (weight < 1e30)).all())
+    if not fine:
+        raise TableError(
+            f"{Path(paths[0]).parent} holds answers of block {number} that are none; {ADVICE}"
+        )
     sides: list[Any] = [None, None]
     coded: list[Any] = [None, None]
     sides[plan.side], coded[plan.side] = own, codes[answered]
     sides[1 - plan.side] = IdIndex(pd.RangeIndex(others), MEMBERS[1 - plan.side])
     coded[1 - plan.side] = other[answered].astype(np.int32)
     seen = Observations.from_codes(sides[0], sides[1], coded[0], coded[1], sign[answered], weight)
-    assert seen.by_row is not None  # sorted here, once
+    seen.by_row.freeze()  # sorted here, once
     return Block(own.labels, seen)
 
 
-def _batch(path: str, number: int) -> pa.RecordBatch:
+def _batch(path: str, piece: int, number: int, plan: Plan) -> pa.RecordBatch:
+    """Read a block's batch of one file, of the types that ``split`` writes."""
     try:
         with pa.memory_map(path) as source:
-            batch = pa.ipc.open_file(source).get_batch(number)
+            file = pa.ipc.open_file(source)
+            batch = file.get_batch(number)
             batch.validate(full=True)
-            return batch
-    except (OSError, pa.ArrowException) as error:
-        raise TableError(f"{path} cannot be read: {error}; delete its folder and start anew") from None
+            count = file.num_record_batches
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise TableError(f"{path} cannot be read: {error}; {ADVICE}") from None
+    types = [batch.schema.field(k).type for k in range(batch.num_columns)]
+    wanted = [pa.int32(), pa.int8(), pa.float32()][: len(plan.names) - 1]
+    fine = count == plan.blocks and types[1:] == wanted and types[0] in (pa.int64(), pa.large_string())
+    fine &= (batch.schema.metadata or {}).get(b"piece") == str(piece).encode()
+    if not fine or any(column.null_count for column in batch.columns):
+        raise TableError(f"{path} holds something else than was written there; {ADVICE}")
+    return batch.replace_schema_metadata(None)
