@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import resource
 import statistics
 import tempfile
 import time
@@ -85,7 +84,12 @@ def _sent(dask_worker: Any) -> int:
 
 
 def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    """Return the largest memory of this process in GiB; getrusage would count that of its parent, too."""
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return float("nan")
+    lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    return int(lines["VmHWM"].split()[0]) / 2**20
 
 
 def on_cluster(folder: Path, run: dict[str, Any], rounds: int) -> Run:
