@@ -226,8 +226,7 @@ def fit_frame(model: Any, X: Any, y: Any, sample_weight: Any, wanted: Wanted) ->
                 )
             free = name if name not in chosen else f"{name} of onebit"
             chosen = [*chosen, free]
-            meta = frame._meta.assign(**{free: more._meta})
-            frame = frame.map_partitions(_beside, more, free, meta=meta, align_dataframes=False)
+            frame = frame.map_partitions(_beside, more, free, align_dataframes=False)
     return _fitted(model, client, frame, tuple(chosen), Vocabulary(), wanted)
 
 
