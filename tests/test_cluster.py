@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from typer.testing import CliRunner
 
 pytest.importorskip("distributed")
@@ -28,7 +29,9 @@ from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Cpu
 from onebit.model.losses import HINGE, LOGISTIC
 
-SETTINGS = {"rank": 3, "max_iter": 6, "tol": 1e-12, "random_state": 0}
+# Short: every round waits for messages. The pattern has tests of its own.
+SETTINGS = {"rank": 3, "max_iter": 4, "tol": 1e-12, "random_state": 0, "pattern": None}
+PATTERNED = SETTINGS | {"pattern": "both"}
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
@@ -79,7 +82,7 @@ def test_bits_depend_neither_on_workers_nor_on_the_order_of_the_answers(
 @pytest.mark.parametrize("pattern", [None, "both"])
 @pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=["logistic", "hinge"])
 def test_every_half_round_is_that_of_one_machine(client, table, folder, tmp_path, loss, pattern):
-    recipe = Recipe(loss=loss, rank=3, schedule=Schedule(6, 1e-12), pattern=pattern)
+    recipe = Recipe(loss=loss, rank=3, schedule=Schedule(5, 1e-12), pattern=pattern)
     seen = Observations.from_pairs(table[["user", "item"]], table["liked"])
     known = fitting.known_of(recipe, seen, Cpu())
     here = fitting.descend(recipe, seen, Cpu(), np.random.default_rng(5), None, None, known)[0]
@@ -95,8 +98,8 @@ def test_every_half_round_is_that_of_one_machine(client, table, folder, tmp_path
 
 
 def test_a_certificate_counts_the_same_answers_as_on_one_machine(client, table, folder, tmp_path):
-    there = onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS), certify=0.2)
-    here = LogisticCompleter(**SETTINGS).fit(table[["user", "item"]], table["liked"], certify=0.2)
+    there = onebit.dask.fit(client, folder, LogisticCompleter(**PATTERNED), certify=0.2)
+    here = LogisticCompleter(**PATTERNED).fit(table[["user", "item"]], table["liked"], certify=0.2)
     assert there.certify(0.05).bound == here.certify(0.05).bound
     names = ["rows", "columns", "sign", "wrong", "fitted_too", "open"]
     mine, theirs = (
@@ -117,7 +120,7 @@ def test_a_certificate_counts_the_same_answers_as_on_one_machine(client, table, 
 def test_weights_and_effects_are_those_of_one_machine(client, table, tmp_path, effects):
     weight = np.random.default_rng(1).choice([0.0, 0.5, 2.0], len(table))
     folder = written(table.assign(w=weight), tmp_path / "files")
-    settings = SETTINGS | {"effects": effects, "pattern": None}
+    settings = SETTINGS | {"effects": effects}
     there = onebit.dask.fit(
         client,
         folder,
@@ -135,8 +138,9 @@ def test_weights_and_effects_are_those_of_one_machine(client, table, tmp_path, e
 def test_the_larger_side_is_divided_whichever_it_is(client, table, tmp_path):
     turned = written(table[["item", "user", "liked"]], tmp_path / "files")
     named = {"row": "item", "column": "user"}
-    there = onebit.dask.fit(client, turned, LogisticCompleter(3, random_state=0), certify=0.1, **named)
-    here = LogisticCompleter(3, random_state=0).fit(table[["item", "user"]], table["liked"], certify=0.1)
+    model = LogisticCompleter(3, random_state=0, tol=1e-4)
+    there = onebit.dask.fit(client, turned, clone(model), certify=0.1, **named)
+    here = model.fit(table[["item", "user"]], table["liked"], certify=0.1)
     assert there.posterior_.shape == here.posterior_.shape == (40, 150)
     assert (np.diff(there.objective_path_) < 1e-6).all()
     # The start is another one, and so is the last digit of where it leads.
@@ -162,7 +166,7 @@ def test_frames_are_fitted_like_files(client, table, model):
 
 
 def test_hinge_probabilities_are_calibrated(client, folder, table):
-    there = onebit.dask.fit(client, folder, HingeCompleter(3, random_state=0))
+    there = onebit.dask.fit(client, folder, HingeCompleter(**SETTINGS | {"max_iter": 8}))
     assert (
         there.calibration_
         != HingeCompleter(3, calibrate=False).fit(table[["user", "item"]], table["liked"]).calibration_
@@ -176,7 +180,7 @@ def test_auto_searches_on_a_sample_and_says_so(client, folder, monkeypatch):
 
     monkeypatch.setattr(cluster_work, "SAMPLE_ANSWERS", 3000)
     with pytest.warns(UserWarning, match=r"searched on [12],\d{3} answers, fitted on all"):
-        found = onebit.dask.fit(client, folder, AutoCompleter(random_state=0))
+        found = onebit.dask.fit(client, folder, AutoCompleter(random_state=0, pattern=None))
     assert len(found.search_) > 3
     assert found.completer_.posterior_ is found.posterior_
 
@@ -307,8 +311,8 @@ def test_rows_without_fitted_answers_and_ids_unknown_are_expected_as_on_one_mach
     weight = np.where(silent, 0.0, 1.0)
     folder = written(table.assign(w=weight), tmp_path / "files")
     named = {"row": "user", "column": "item", "answer": "liked", "weight": "w"}
-    there = onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS), **named)
-    here = LogisticCompleter(**SETTINGS).fit(table[["user", "item"]], table["liked"], weight)
+    there = onebit.dask.fit(client, folder, LogisticCompleter(**PATTERNED), **named)
+    here = LogisticCompleter(**PATTERNED).fit(table[["user", "item"]], table["liked"], weight)
     pairs = [(21, "item 1"), (21, "item 5"), (0, "item 5"), (1, "item 1"), (0, "nothing"), (1, "nothing")]
     wanted = here.predict_proba(pairs)
     np.testing.assert_allclose(there.predict_proba(pairs), wanted, atol=1e-4)
@@ -350,7 +354,8 @@ def test_a_part_that_is_another_one_is_refused(client, folder, tmp_path):
 
 def test_the_command_line_fits_on_a_cluster(client, folder, tmp_path, model):
     out = tmp_path / "model.onebit"
-    arguments = ["fit", str(folder / "*.parquet"), "-o", str(out), "-m", "logistic", "--rank", "3"]
+    arguments = ["fit", str(folder / "*.parquet"), "-o", str(out), "-m", "logistic", "--rank", "1"]
+    arguments += ["--pattern", "none"]
     said = CliRunner().invoke(app, [*arguments, "--dask", client.scheduler.address, "--certify", "0.1"])
     assert said.exit_code == 0, said.output
     assert "With probability 0.95, at most" in said.output

@@ -108,6 +108,7 @@ def fit(
     completer
         Fitted. It keeps no answers, as if loaded from a file without them.
     """
+    _check_client(client)
     given, names = source_and_columns(source, row, column, answer, weight)
     words = Vocabulary(threshold, listed(yes), listed(no), listed(blank))
     wanted = Wanted(certify, callback, checkpoint, patience, blocks)
