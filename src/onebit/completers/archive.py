@@ -31,6 +31,27 @@ def plain_parameters(model: Any) -> dict[str, Any]:
     return parameters
 
 
+def fit_identity(model: Any, share: float | None) -> dict[str, Any]:
+    """Return which fit a checkpoint is of, but for its answers; one that cannot repeat is refused."""
+    if not isinstance(getattr(model, "random_state", None), (int, np.integer)):
+        raise ValueError("a fit that can go on needs a number as random_state; set random_state=0")
+    settings = plain_parameters(model)
+    for name in ("n_jobs", "device", "verbose"):  # these change the result by rounding at most
+        settings.pop(name, None)
+    return {
+        "version": __version__,
+        "model": type(model).__name__,
+        "settings": settings,
+        "held-out share": share,
+    }
+
+
+def held_out_state(held: Any) -> tuple[storage.Tensors, dict[str, Any]]:
+    """Return what became of held-out answers as arrays and JSON."""
+    tensors = {f"held_out.{name}": getattr(held, name) for name in HELD_OUT}
+    return tensors, {name: getattr(held, name) for name in ("commoner", "blanks", "disagreement")}
+
+
 def restored_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Undo ``plain_parameters``."""
     return {
@@ -66,10 +87,8 @@ def save(model: Any, path: str | os.PathLike[str], *, answers: bool = True) -> N
     if encoders:
         content["features"] = encoders
     if model.held_out_ is not None:
-        for name in HELD_OUT:
-            tensors[f"held_out.{name}"] = getattr(model.held_out_, name)
-        names = ("commoner", "blanks", "disagreement")
-        content["held_out"] = {name: getattr(model.held_out_, name) for name in names}
+        more, content["held_out"] = held_out_state(model.held_out_)
+        tensors = tensors | more
     kept = model._answers
     record = model.record_ or (model.describe() if model._certifiable else None)
     if record is not None:

@@ -22,8 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from onebit import __version__
-from onebit.completers.archive import plain_parameters, save
+from onebit.completers.archive import fit_identity, save
 from onebit.completers.certified import Certified
 from onebit.completers.intake import hold_out, observations_of
 from onebit.completers.parameters import Check, check_parameters
@@ -304,18 +303,7 @@ class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, meta
             return nullcontext()
         if not self._keeps_checkpoints():
             raise ValueError(f"{type(self).__name__} keeps no checkpoints; leave checkpoint out")
-        if not isinstance(getattr(self, "random_state", None), (int, np.integer)):
-            raise ValueError("a fit that can go on needs a number as random_state; set random_state=0")
-        settings = plain_parameters(self)
-        for name in ("n_jobs", "device", "verbose"):  # these change the result by rounding at most
-            settings.pop(name, None)
-        identity = {
-            "version": __version__,
-            "model": type(self).__name__,
-            "settings": settings,
-            "held-out share": certify,
-            "answers": observations.fingerprint(),
-        }
+        identity = fit_identity(self, certify) | {"answers": observations.fingerprint()}
         for name, told in zip(("row features", "column features"), observations.features, strict=True):
             if told is not None:
                 identity[name] = told.fingerprint()

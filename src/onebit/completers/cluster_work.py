@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from onebit.certificates.hold_out import HeldOut
@@ -94,6 +95,15 @@ def _moments(taken: TakenOut, posterior: Posterior) -> _Scores:
     return _Scores(taken, *scoring.score_moments(posterior, taken.rows, taken.columns, 1))
 
 
+def named_indexes(
+    side: int, names: tuple[str, ...], own: pd.Index, other: pd.Index
+) -> tuple[IdIndex, IdIndex]:
+    """Return the indexes of rows and columns, from the ids of the divided side and of the other one."""
+    mine = IdIndex(own.rename(names[side]), MEMBERS[side])
+    theirs = IdIndex(other.rename(names[1 - side]), MEMBERS[1 - side])
+    return (mine, theirs) if side == 0 else (theirs, mine)
+
+
 @dataclass(frozen=True)
 class Done:
     """A fit on a cluster: what makes of it what a model keeps, and where everything is."""
@@ -142,7 +152,8 @@ class Work:
         labels, order, starts = done.outcome.labels()
         posterior = done.outcome.posterior(order)
         found = done.keep(Fitted(Fit(posterior, *done.course), done.calibration))
-        indexes = self.indexes(labels[order])
+        side, names, others = self.blocks.side, self.taken.names, self.taken.others.labels
+        indexes = named_indexes(side, names, labels[order], others)
         self.model._know_from_cluster(found, *indexes, self.taken.classes, self.blocks.n)
         if done.held is not None:
             place = np.empty(len(order), dtype=np.int32)
@@ -150,13 +161,6 @@ class Work:
             curve = self.model.predictor_.curve
             self.model.held_out_ = self.counted(done, curve, place, starts)
         return found.advice
-
-    def indexes(self, labels: Any) -> tuple[IdIndex, IdIndex]:
-        """Return the indexes of rows and columns, for these ids of the divided side."""
-        side, names = self.blocks.side, self.taken.names
-        own = IdIndex(labels.rename(names[side]), MEMBERS[side])
-        other = IdIndex(self.taken.others.labels.rename(names[1 - side]), MEMBERS[1 - side])
-        return (own, other) if side == 0 else (other, own)
 
     def _descended(
         self, recipe: Recipe, blocks: Blocks, callback: Callback | None

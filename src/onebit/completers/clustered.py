@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from onebit import __version__
-from onebit.completers.archive import plain_parameters
+from onebit.completers.archive import fit_identity
 from onebit.completers.cluster_work import Wanted, Work, check_recipe
 from onebit.completers.parameters import check_parameters
 from onebit.data.tables.answers import Vocabulary
@@ -332,7 +331,6 @@ def _workplace(
     model: Any, client: Any, source: Any, names: tuple[str, ...], words: Vocabulary, wanted: Wanted
 ) -> Iterator[Cluster]:
     """Yield a cluster with a folder that all of its workers see; the folder goes when all is done."""
-    _check_client(client)
     if wanted.checkpoint is None:
         host = urlsplit(client.scheduler.address).hostname
         if not client.scheduler.address.startswith("inproc") and host not in _ON_THIS_MACHINE:
@@ -345,16 +343,7 @@ def _workplace(
         return
     if not os.fspath(wanted.checkpoint):
         raise ValueError("checkpoint is empty; name a folder")
-    if not isinstance(getattr(model, "random_state", None), (int, np.integer)):
-        raise ValueError("a fit that can go on needs a number as random_state; set random_state=0")
-    settings = plain_parameters(model)
-    for name in ("n_jobs", "device", "verbose"):
-        settings.pop(name, None)
-    identity = {
-        "version": __version__,
-        "model": type(model).__name__,
-        "settings": settings,
-        "held-out share": wanted.certify,
+    identity = fit_identity(model, wanted.certify) | {
         "blocks": wanted.blocks,
         "columns": list(names),
         "meaning of answers": words.settings(),

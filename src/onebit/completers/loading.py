@@ -70,7 +70,7 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
     if "certifiable" in content:
         model._certifiable = checked.flag(content, "certifiable")
     if "held_out" in content:
-        model.held_out_ = _restored_held_out(tensors, checked.section(content, "held_out"), size)
+        model.held_out_ = restored_held_out(tensors, checked.section(content, "held_out"), size)
     fitted = checked.section(content, "fitted")
     model._restore(tensors, fitted)
     if "features" in content:
@@ -138,7 +138,7 @@ def _restored_classes(content: dict[str, Any]) -> NDArray[Any]:
     return classes
 
 
-def _restored_held_out(
+def restored_held_out(
     tensors: storage.Tensors, content: dict[str, Any], size: tuple[int, int]
 ) -> HeldOut:
     """Restore what became of the held-out answers."""

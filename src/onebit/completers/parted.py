@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from onebit.certificates.hold_out import HeldOut
 from onebit.certificates.statements import Certificate
-from onebit.completers.archive import HELD_OUT
+from onebit.completers.archive import held_out_state
 from onebit.completers.base import PairClassifier
-from onebit.completers.cluster_work import Done, Wanted, Work
+from onebit.completers.cluster_work import Done, Wanted, Work, named_indexes
 from onebit.completers.clustered import begun, listed, source_and_columns
-from onebit.completers.loading import load
+from onebit.completers.loading import load, restored_held_out
 from onebit.completers.predictions import Answers
 from onebit.data import checked, files
 from onebit.data.ids import IdIndex, pair_columns
@@ -68,10 +67,8 @@ def _write_part(
     block: Block, own: Part, other: Part, loading: Any, labels: pd.Index, common: _Common, path: str
 ) -> list[str]:
     """Write the model of a block's rows; return what to warn of."""
-    side, names = common.side, common.names
-    indexes: list[Any] = [None, None]
-    indexes[side] = IdIndex(block.labels.rename(names[side]), MEMBERS[side])
-    indexes[1 - side] = IdIndex(labels.rename(names[1 - side]), MEMBERS[1 - side])
+    side = common.side
+    indexes = named_indexes(side, common.names, block.labels, labels)
     placings = list(common.placings)
     if placings[1 - side] is not None:
         placings[1 - side] = replace(placings[1 - side], loading=loading)
@@ -173,18 +170,31 @@ def _write_parts(work: Work, done: Done, folder: Path) -> list[str]:
         curve = Sigmoid() if done.calibration is None else done.calibration
         starts = np.concatenate([[0], np.cumsum(sizes)])
         held = work.counted(done, curve, np.arange(starts[-1], dtype=np.int32), starts)
-        arrays = {name: getattr(held, name) for name in HELD_OUT}
-        content = {"commoner": held.commoner, "blanks": held.blanks}
-        write(folder / _HELD, "held-out", arrays, content)
+        write(folder / _HELD, "held-out", *held_out_state(held))
     card = {"side": side, "sizes": sizes, "others": fitted.others, "answers": work.blocks.n}
     with files.written_whole(folder / _CARD) as temporary:
         temporary.write_text(json.dumps(card), encoding="utf-8")
     return list(advice[0])
 
 
+def _parts_of(ids: Any, side: int, parts: int) -> NDArray[np.int64]:
+    """Return the part that each id of the divided side belongs to."""
+    # Equal ids have one representation here as in a fit: 3, 3.0 and a category 3 are one.
+    index, codes = IdIndex.from_values(ids, MEMBERS[side])
+    labels = index.labels
+    if labels.inferred_type == "floating" and (labels == labels.astype(np.int64)).all():
+        labels = labels.astype(np.int64)
+    return block_numbers(labels, parts)[codes]
+
+
 @lru_cache(maxsize=2)
-def _loaded(path: str, changed: int) -> Any:
-    return load(path)
+def _loaded(path: str, changed: int, number: int, size: int, side: int, parts: int) -> Any:
+    """Load a part, and see that it is the one; a file that has changed is loaded anew."""
+    found = load(path)
+    index = (found.rows_, found.columns_)[side]
+    if len(index) != size or (_parts_of(index.values, side, parts) != number).any():
+        raise checked.FileError(f"{path} is not part {number} of this model; {ADVICE}")
+    return found
 
 
 class PartedModel:
@@ -227,11 +237,8 @@ class PartedModel:
             raise FileNotFoundError(
                 f"part {number} of {len(self.sizes)} is not in {self.folder}; {ADVICE}"
             )
-        found = _loaded(str(path), path.stat().st_mtime_ns)
-        index = (found.rows_, found.columns_)[self.side]
-        if len(index) != self.sizes[number] or (self.parts_of(index.values) != number).any():
-            raise checked.FileError(f"{path} is not part {number} of this model; {ADVICE}")
-        return found
+        place = number, self.sizes[number], self.side, len(self.sizes)
+        return _loaded(str(path), path.stat().st_mtime_ns, *place)
 
     def __repr__(self) -> str:
         rows, columns = self.shape_
@@ -239,12 +246,7 @@ class PartedModel:
 
     def parts_of(self, ids: Any) -> NDArray[np.int64]:
         """Return the part that each id of the divided side belongs to, known or not."""
-        # Equal ids have one representation here as in a fit: 3, 3.0 and a category 3 are one.
-        index, codes = IdIndex.from_values(ids, MEMBERS[self.side])
-        labels = index.labels
-        if labels.inferred_type == "floating" and (labels == labels.astype(np.int64)).all():
-            labels = labels.astype(np.int64)
-        return block_numbers(labels, len(self.sizes))[codes]
+        return _parts_of(ids, self.side, len(self.sizes))
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of "no" and "yes" of pairs.
@@ -303,16 +305,7 @@ class PartedModel:
             raise ValueError("nothing was held out; fit with certify=0.1")
         tensors, content = read(path, "held-out")
         with checked.taken_apart(path, ADVICE):
-            size = len(checked.checked_array(tensors, "confidence", np.float64, (None,)))
-            wrong = checked.checked_array(tensors, "wrong", np.bool_, (size,))
-            confidence = checked.checked_array(tensors, "confidence", np.float64, (size,))
-            sign = checked.checked_array(tensors, "sign", np.int8, (size,))
-            blanks = None
-            if content.get("blanks") is not None:
-                blanks = checked.whole(content, "blanks", 0)
-            commoner = checked.whole(content, "commoner", -1, 1)
-        decision = np.where(wrong, -sign, sign).astype(float)
-        held = HeldOut.count(confidence, decision, sign, commoner=commoner, blanks=blanks)
+            held = restored_held_out(tensors, content, self.shape_)
         return held.certify(delta)
 
 

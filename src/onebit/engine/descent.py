@@ -13,8 +13,10 @@ Single steps have been seen to raise the objective by a thousandth.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -113,25 +115,9 @@ def minimise(
     if isinstance(saved, Fit):
         return saved
     descent = Descent(observations, hierarchy, loss, full, temperature, schedule, known)
-    try:
-        descent.begin(workers, start, saved)
-        while descent.n_iter < schedule.max_iter and not descent.settled:
-            descent.round()
-            if callback is not None:
-                callback(Progress(descent.n_iter, schedule.max_iter, descent.path[-1]))
-            if journal is not None and not descent.settled:
-                journal.offer(descent.state)
-        final, divergence = descent.finish()
-    except NotFinite as found:
-        if saved is not None and found.round == saved.n_iter + 1:  # it was finite when it was written
-            assert journal is not None
-            raise checked.FileError(
-                f"{journal.path}: the objective is {found.value} where it goes on; {checkpoint.ADVICE}"
-            ) from None
-        raise FloatingPointError(
-            f"the objective is {found.value} in round {found.round}; lower the temperature "
-            f"({temperature})"
-        ) from None
+    offer = None if journal is None else partial(journal.offer, descent.state)
+    where = None if journal is None else journal.path
+    final, divergence = descent.run(workers, start, saved, callback, offer, where)
     posterior, path = descent.posterior(), np.array(descent.path)
     fit = Fit(posterior, final, path, descent.n_iter, descent.settled, divergence)
     if journal is not None:
@@ -140,7 +126,7 @@ def minimise(
     return fit
 
 
-class NotFinite(Exception):
+class _NotFinite(Exception):
     """The objective is not finite."""
 
     def __init__(self, value: float, round: int) -> None:
@@ -165,6 +151,39 @@ class Descent:
         self.full, self.temperature, self.schedule, self.known = full, temperature, schedule, known
         self.path: list[float] = []
         self.step, self.n_iter, self.settled = loss.step, 0, False
+
+    def run(
+        self,
+        workers: Any,
+        start: Any,
+        saved: Unfinished | None,
+        callback: Callback | None,
+        offer: Callable[[], None] | None,
+        where: Path | None,
+    ) -> tuple[float, float]:
+        """Descend until it settles, and return the objective and the divergence there.
+
+        ``offer`` may keep the state after a round, and ``where`` says to users where a state was kept.
+        """
+        schedule = self.schedule
+        try:
+            self.begin(workers, start, saved)
+            while self.n_iter < schedule.max_iter and not self.settled:
+                self.round()
+                if callback is not None:
+                    callback(Progress(self.n_iter, schedule.max_iter, self.path[-1]))
+                if offer is not None and not self.settled:
+                    offer()
+            return self.finish()
+        except _NotFinite as found:
+            if saved is not None and found.round == saved.n_iter + 1:  # it was finite when it was written
+                raise checked.FileError(
+                    f"{where}: the objective is {found.value} where it goes on; {checkpoint.ADVICE}"
+                ) from None
+            raise FloatingPointError(
+                f"the objective is {found.value} in round {found.round}; lower the temperature "
+                f"({self.temperature})"
+            ) from None
 
     def begin(self, workers: Any, start: Any, saved: Unfinished | None) -> None:
         """Take up the start, or where an earlier run has stopped.
@@ -222,7 +241,7 @@ class Descent:
         lam = self.temperature * self.observations.total_weight
         value = (self.temperature * loss + divergence) / lam
         if not np.isfinite(value):
-            raise NotFinite(value, self.n_iter)
+            raise _NotFinite(value, self.n_iter)
         return value
 
     def round(self) -> None:

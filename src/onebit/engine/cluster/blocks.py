@@ -16,8 +16,11 @@ from onebit.data.observations import Observations, View
 from onebit.data.sides import MEMBERS
 from onebit.engine.cluster.client import Cluster
 from onebit.engine.cluster.reading import Block
+from onebit.engine.cpu.threads import Threads
 
 _BINS = 1 << 16
+# A task works by itself: Dask runs as many at once as a worker has threads.
+ALONE = Threads(1, None)
 
 
 class Facts(NamedTuple):

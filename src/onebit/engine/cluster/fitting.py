@@ -7,35 +7,25 @@ each part, written by whoever has it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data import checked
-from onebit.engine.checkpoint import ADVICE
 from onebit.engine.cluster.blocks import Blocks
 from onebit.engine.cluster.client import Cluster
 from onebit.engine.cluster.journal import Journal
 from onebit.engine.cluster.matrices import ClusterPresence, ClusterTall, Parts, cluster_start
-from onebit.engine.cluster.sides import DividedSide, Setting, WholeSide, begun, summed_again
-from onebit.engine.crew import Callback, Progress
-from onebit.engine.descent import Descent, NotFinite
+from onebit.engine.cluster.sides import DividedSide, Setting, States, WholeSide, begun, summed_again
+from onebit.engine.crew import Callback
+from onebit.engine.descent import Descent
 from onebit.engine.known import NOTHING, Known, known_of
 from onebit.engine.recipe import Recipe
 from onebit.engine.start import Start
-from onebit.model.hierarchy import Hierarchy, HyperPosterior
+from onebit.model.hierarchy import Hierarchy
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class States:
-    """A posterior on a cluster: the states of rows and of columns (futures), and what is above them."""
-
-    sides: tuple[list[Any], list[Any]]
-    hyper: HyperPosterior
-    hierarchy: Hierarchy
 
 
 @dataclass(frozen=True)
@@ -129,23 +119,8 @@ def fit_on(
     begin: Any = start
     if start is None:
         begin = cluster_start(blocks, hierarchy, rng) if saved is None else Start(None, None)
-    try:
-        descent.begin(crew, begin, saved)
-        while descent.n_iter < schedule.max_iter and not descent.settled:
-            descent.round()
-            if callback is not None:
-                callback(Progress(descent.n_iter, schedule.max_iter, descent.path[-1]))
-            journal.offer(descent)
-        final, divergence = descent.finish()
-    except NotFinite as found:
-        if saved is not None and found.round == saved.n_iter + 1:  # it was finite when it was written
-            raise checked.FileError(
-                f"{journal.folder}: the objective is {found.value} where it goes on; {ADVICE}"
-            ) from None
-        raise FloatingPointError(
-            f"the objective is {found.value} in round {found.round}; lower the temperature "
-            f"({recipe.temperature})"
-        ) from None
+    offer = partial(journal.offer, descent)
+    final, divergence = descent.run(crew, begin, saved, callback, offer, journal.folder)
     rows, columns = descent.sides
     states = States((rows.states, columns.states), descent.hyper, hierarchy)
     path = np.array(descent.path)

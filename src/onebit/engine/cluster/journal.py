@@ -20,7 +20,7 @@ from onebit.data.storage import read, write
 from onebit.engine.checkpoint import ADVICE
 from onebit.engine.cluster.blocks import Blocks
 from onebit.engine.cluster.reading import Block
-from onebit.engine.cluster.sides import Setting, State, taken_up
+from onebit.engine.cluster.sides import Setting, State, States, taken_up
 from onebit.engine.descent import Descent, Unfinished
 from onebit.engine.known import Known
 from onebit.model.hierarchy import Hierarchy
@@ -95,7 +95,7 @@ class Journal:
                     width = hierarchy.n_free(side)
                     slopes[side] = restored_regression(tensors, f"known.{name}", told, width)[1]
             hyper = replace(hyper, slopes=(slopes[0], slopes[1]))
-        states = _Saved(self._states(n_iter, hierarchy, known), hyper)
+        states = States(self._states(n_iter, hierarchy, known), hyper, hierarchy)
         return Unfinished(states, course, step, n_iter)
 
     def _states(self, n_iter: int, hierarchy: Hierarchy, known: Known) -> tuple[list[Any], list[Any]]:
@@ -114,7 +114,7 @@ class Journal:
 
     def offer(self, descent: Descent) -> None:
         """Write the states if enough rounds have passed, and let go of everything before them."""
-        if descent.n_iter % EVERY or descent.settled:
+        if descent.n_iter % EVERY:
             return
         sides: tuple[Any, Any] = descent.sides
         hierarchy: Any = descent.hierarchy
@@ -144,10 +144,3 @@ class Journal:
         for old in self.folder.glob("round-*"):
             if old != place:
                 shutil.rmtree(old, ignore_errors=True)
-
-
-class _Saved:
-    """States in files, and what is above them."""
-
-    def __init__(self, sides: tuple[list[Any], list[Any]], hyper: Any) -> None:
-        self.sides, self.hyper = sides, hyper

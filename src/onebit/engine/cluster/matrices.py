@@ -13,18 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.engine.cluster.blocks import Blocks, plus, view_of
+from onebit.engine.cluster.blocks import ALONE, Blocks, plus, view_of
 from onebit.engine.cluster.client import Cluster, same
 from onebit.engine.cluster.reading import Block
 from onebit.engine.cpu import tall
 from onebit.engine.cpu.presence import CpuPresence, entry_counts
-from onebit.engine.cpu.threads import Threads
 from onebit.engine.known import NOBODY
 from onebit.engine.start import CpuResiduals, Start, first_effects, leading_triples, sign_sums
 from onebit.model.hierarchy import Hierarchy
 
 Array = NDArray[np.float64]
-ALONE = Threads(1, None)
 
 
 class Parts:
@@ -185,7 +183,7 @@ class ClusterPresence(ClusterTall):
         super().__init__(blocks.cluster)
         self.blocks = blocks
         self.shape = blocks.shape[blocks.side], blocks.others
-        self._counts = _both(blocks, _entries, "count-entries")[:: -1 if blocks.side else 1]
+        self._counts = both_sides(blocks, _entries, "count-entries")[:: -1 if blocks.side else 1]
 
     def counts(self, side: int) -> Parts:
         """Return a column with the number of entries of each member of a side that have answers."""
@@ -206,7 +204,7 @@ class ClusterPresence(ClusterTall):
         return _multiplied(self.blocks, _presence, side == 0, vectors, *more)
 
 
-def _both(blocks: Blocks, task: Any, what: str) -> tuple[Parts, Parts]:
+def both_sides(blocks: Blocks, task: Any, what: str) -> tuple[Parts, Parts]:
     """Return what a task finds of rows and of columns, added up for the side that is not divided."""
     found: list[Any] = [None, None]
     for side in (0, 1):
@@ -291,11 +289,11 @@ def _nothing(counts: Array) -> Array:
 
 def cluster_start(blocks: Blocks, hierarchy: Hierarchy, rng: np.random.Generator) -> Start:
     """Return the spectral start, in parts; see ``engine.start``."""
-    counts = _both(blocks, _answers, "count-answers")
+    counts = both_sides(blocks, _answers, "count-answers")
     effects: Any = [part.each(_nothing) for part in counts]
     if hierarchy.intercept_side is not None:
         effects = first_effects(
-            hierarchy, list(_both(blocks, _signs, "sum-signs")), list(counts), effects
+            hierarchy, list(both_sides(blocks, _signs, "sum-signs")), list(counts), effects
         )
     vectors: list[Any] = [part.each(_none) for part in effects]
     values = np.zeros(0)

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from onebit.engine.cluster.blocks import Blocks, plus, view_of
+from onebit.engine.cluster.blocks import Blocks, view_of
 from onebit.engine.cluster.fitting import ClusterFit
+from onebit.engine.cluster.matrices import both_sides
 from onebit.engine.cluster.reading import Block
 from onebit.engine.cluster.sides import Setting, State
 from onebit.model.gaussians import Gaussians
@@ -74,11 +75,9 @@ class Outcome:
     def __init__(self, fit: ClusterFit, blocks: Blocks) -> None:
         self.fit, self.blocks = fit, blocks
         side, cluster = blocks.side, blocks.cluster
-        states, many = fit.states, len(blocks.futures)
-        own = blocks.each(_counts, [side] * many, what="count-answers")
-        other = blocks.each(_counts, [1 - side] * many, what="count-answers")
-        counts = {side: own, 1 - side: [cluster.added(other, plus, "add-counts")]}
-        self.own_counts, self.other_counts = own, counts[1 - side][0]
+        states = fit.states
+        counts = [part.futures for part in both_sides(blocks, _counts, "count-answers")]
+        self.own_counts, self.other_counts = counts[side], counts[1 - side][0]
         found: list[Any] = [None, None]
         for place in (0, 1):
             setting = Setting(states.hierarchy, place)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.engine.cluster.blocks import Blocks, plus, view_of
+from onebit.data.sides import SIDES
+from onebit.engine.cluster.blocks import ALONE, Blocks, plus, view_of
 from onebit.engine.cluster.client import run_threads
 from onebit.engine.cluster.reading import Block
 from onebit.engine.cpu import passes, tall
@@ -26,7 +27,6 @@ from onebit.model.hierarchy import Hierarchy, HyperPosterior, SideSums
 from onebit.model.losses import Loss
 
 Array = NDArray[np.float64]
-ALONE = Threads(1, None)
 
 
 class State(NamedTuple):
@@ -58,6 +58,15 @@ class Sums(NamedTuple):
             projections=projections,
         )
         return Sums(together, self.second + other.second, self.loss + other.loss)
+
+
+@dataclass(frozen=True)
+class States:
+    """A posterior on a cluster: the states of rows and of columns (futures), and what is above them."""
+
+    sides: tuple[list[Any], list[Any]]
+    hyper: HyperPosterior
+    hierarchy: Hierarchy
 
 
 @dataclass(frozen=True)
@@ -176,7 +185,7 @@ class _Side:
     def __init__(self, blocks: Blocks, setting: Setting, states: Sequence[Any], known: Any) -> None:
         self.blocks, self.cluster, self.setting = blocks, blocks.cluster, setting
         self.known = [None] * len(states) if known is None else known.futures
-        self.word = ("rows", "columns")[setting.side]
+        self.word = SIDES[setting.side]
         self.take(list(states))
 
     def take(self, states: list[Any]) -> None:
