@@ -87,6 +87,7 @@ bench-growth: install
 
 bench-gpu: $(VENV_GPU)/.installed
 	$(BIN_GPU)/python -m benchmarks.gpu --output docs/benchmarks.md
+	$(BIN_GPU)/python -m benchmarks.gpu.sampling --output docs/sampling-gpu.md
 
 # Half an hour on two cores; what was measured stays in RESULTS, and a run that was stopped goes on.
 bench-dask: install

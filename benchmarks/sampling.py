@@ -11,6 +11,7 @@ prior and rank.
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import time
 import warnings
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 
-from onebit import LogisticCompleter, simulate
+from onebit import AutoCompleter, LogisticCompleter, simulate
 from onebit.study.oracle import oracle_scores
 from onebit.study.page import markdown
 
@@ -41,6 +42,8 @@ REAL = {
 }
 # Of world B3: rows and columns, and ranks.
 SIZE, RANKS = 200, (3, 5)
+# Of SMURFF beside AutoCompleter: values of K and numbers of sweeps.
+SETTINGS = ((10, 100), (10, 500), (32, 100), (32, 500))
 
 
 TEXT = """Made by `make bench-sampling`: `LogisticCompleter(K, inference="sampling")` and SMURFF's probit
@@ -49,6 +52,13 @@ before the first draw for ours, a fifth of them for SMURFF, which starts at rand
 answers of MovieLens 100k (five splits), a tenth of the others (three). Means and standard errors;
 differences are paired, ours less SMURFF's. "A quarter of the sweeps" is the log-loss of a run of a
 quarter of the length less that of the whole one. Times are medians."""
+CONTEST = """Made by `make bench-sampling`: log-loss of `AutoCompleter(random_state=0)` with its
+defaults, and of SMURFF's probit sampler (a fifth of its sweeps is burn-in) at two values of K and two
+lengths, on
+{cores} cores ({machine}), one after the other in one run. Held out: 5,000 answers of MovieLens 100k, a
+tenth of the others; splits of each at random: {splits}. Seconds are of the whole fit; of SMURFF, of its
+sweeps. Its best is chosen by the held-out answers themselves, in its favour. "Worst R-hat" is that of
+every functional in AutoCompleter's `diagnostics_`."""
 WORLD = """## World B3, {seeds} seeds
 
 Error against sign(M) in %, K = 10, no effects, {size} x {size}, 20 % seen. The oracle is a sampler
@@ -102,8 +112,9 @@ def read(folder: Path, name: str) -> tuple[NDArray[np.int32], NDArray[np.int8]] 
 def ours(split: Split, rank: int, burn_in: int, samples: int) -> Result:
     times: list[float] = []
     model = LogisticCompleter(
-        rank, inference="sampling", n_burn_in=burn_in, n_samples=samples, random_state=0, n_jobs=1
-    )
+        rank, inference="sampling", n_burn_in=burn_in, n_samples=samples, n_chains=1, random_state=0,
+        n_jobs=1,
+    )  # fmt: skip
 
     def tick(progress: object) -> None:
         if getattr(progress, "words", None):
@@ -114,7 +125,17 @@ def ours(split: Split, rank: int, burn_in: int, samples: int) -> Result:
     return score(split, chance, (times[-1] - times[0]) / (len(times) - 1))
 
 
-def smurff(split: Split, rank: int) -> Result:
+def auto(split: Split) -> tuple[Result, float, AutoCompleter]:
+    """Return what AutoCompleter scores with its defaults, the worst R-hat of its chains, and itself."""
+    begin = time.perf_counter()
+    model = AutoCompleter(random_state=0).fit(split.pairs[split.train], split.signs[split.train])
+    seconds = time.perf_counter() - begin
+    chance = model.predict_proba(split.pairs[split.test])[:, 1]
+    found = getattr(model.completer_, "diagnostics_", None)
+    return score(split, chance, seconds), np.nan if found is None else found["rhat"].max(), model
+
+
+def smurff(split: Split, rank: int, sweeps: int = SWEEPS, threads: int = 1) -> Result:
     import smurff as package
 
     def matrix(places: NDArray[np.int64], values: NDArray[np.float64]) -> scipy.sparse.coo_matrix:
@@ -125,9 +146,9 @@ def smurff(split: Split, rank: int) -> Result:
     session = package.TrainSession(
         priors=["normal", "normal"],
         num_latent=rank,
-        num_threads=1,
-        burnin=SWEEPS // 5,
-        nsamples=SWEEPS - SWEEPS // 5,
+        num_threads=threads,
+        burnin=sweeps // 5,
+        nsamples=sweeps - sweeps // 5,
         seed=1,
         verbose=0,
     )
@@ -140,7 +161,7 @@ def smurff(split: Split, rank: int) -> Result:
     begin = time.perf_counter()
     while session.step() is not None:
         pass
-    sweep = (time.perf_counter() - begin) / SWEEPS
+    sweep = (time.perf_counter() - begin) / sweeps
     found = {cell.coords: cell for cell in session.getTestPredictions()}
     cells = [found[row, column] for row, column in split.pairs[split.test].tolist()]
     mean = np.array([cell.pred_avg for cell in cells])
@@ -197,6 +218,52 @@ def real(folder: Path, names: list[str]) -> str:
     return markdown(head, lines)
 
 
+def contest(folder: Path, names: list[str], splits: int, cores: int) -> str:
+    """Hold AutoCompleter's defaults against SMURFF at several sizes and lengths, with the same cores."""
+    lines = []
+    for name in names:
+        data = read(folder, name)
+        if data is None:
+            continue
+        pairs, signs = data
+        _, held, _ = REAL[name]
+        size = int(held if held >= 1 else held * len(signs))
+        mine: list[Result] = []
+        mixing: list[float] = []
+        theirs: dict[tuple[int, int], list[Result]] = {setting: [] for setting in SETTINGS}
+        for seed in range(splits):
+            order = np.random.default_rng(seed).permutation(len(signs))
+            split = Split(pairs, signs, order[size:], order[:size])
+            result, rhat, _ = auto(split)
+            mine.append(result)
+            mixing.append(rhat)
+            for rank, sweeps in SETTINGS:
+                theirs[rank, sweeps].append(smurff(split, rank, sweeps, cores))
+        best = min(SETTINGS, key=lambda one: np.mean([part.log_loss for part in theirs[one]]))
+        lines.append(
+            [
+                name,
+                mean_of([part.log_loss for part in mine]),
+                f"{np.mean([part.sweep for part in mine]):.0f}",
+                f"{max(mixing):.2f}" if np.isfinite(mixing).all() else "not sampled",
+                mean_of([part.log_loss for part in theirs[best]]),
+                f"{best[0]}, {best[1]}",
+                f"{np.mean([part.sweep for part in theirs[best]]) * best[1]:.0f}",
+                *(mean_of([part.log_loss for part in theirs[one]]) for one in SETTINGS),
+            ]
+        )
+        print(" | ".join(lines[-1]), flush=True)
+    head = [
+        "matrix", "AutoCompleter", "s", "worst R-hat", "SMURFF's best", "its K, sweeps", "s",
+        *(f"K {rank}, {sweeps}" for rank, sweeps in SETTINGS),
+    ]  # fmt: skip
+    return markdown(head, lines)
+
+
+def mean_of(values: list[float]) -> str:
+    return summary(values) if len(values) > 1 else f"{values[0]:.4f}"
+
+
 def oracle(seeds: int) -> str:
     lines = []
     for rank in RANKS:
@@ -223,17 +290,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=None, help="write the page here as well")
     parser.add_argument("--matrices", nargs="+", default=list(REAL), choices=list(REAL))
     parser.add_argument("--seeds", type=int, default=10, help="draws of world B3")
+    parser.add_argument("--splits", type=int, default=3, help="of each matrix, beside AutoCompleter")
+    parser.add_argument("--only-contest", action="store_true", help="AutoCompleter beside SMURFF alone")
     arguments = parser.parse_args(argv)
     warnings.simplefilter("ignore", ConvergenceWarning)
-    text = "\n\n".join(
-        [
-            "# Sampling beside SMURFF",
+    cores = os.cpu_count() or 1
+    parts = [
+        "# Sampling beside SMURFF",
+        CONTEST.format(machine=platform.machine(), cores=cores, splits=arguments.splits),
+        contest(arguments.data, arguments.matrices, arguments.splits, cores),
+    ]
+    if not arguments.only_contest:
+        parts += [
+            "## The same K and sweeps",
             TEXT.format(machine=platform.machine(), sweeps=SWEEPS, burn_in=BURN_IN),
             real(arguments.data, arguments.matrices),
             WORLD.format(seeds=arguments.seeds, size=SIZE),
             oracle(arguments.seeds),
         ]
-    )
+    text = "\n\n".join(parts)
     if arguments.output:
         arguments.output.write_text(text + "\n", encoding="utf-8")
 

@@ -1,10 +1,19 @@
 """AutoCompleter: it chooses well, cheaply, and says what it chose."""
 
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from onebit import AutoCompleter, LogisticCompleter, load, simulate
+from onebit.completers.efforts import EFFORTS, Budget
+from onebit.completers.search import FIRST, Search, sampled_recipe
+from onebit.data.observations import Observations
+from onebit.engine.workers import Cpu
+from onebit.model.losses import HINGE
 
 
 @pytest.mark.parametrize(("name", "loss"), [("A2", "hinge"), ("B3", "logistic")])
@@ -79,7 +88,8 @@ def test_the_exact_posterior_is_kept_where_it_wins(tmp_path):
     world = simulate.world("B3", rank=3, shape=(150, 120), density=0.25, seed=1)
     model = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
     tried = model.search_[model.search_["inference"] == "sampling"]
-    assert len(tried) == 1
+    assert len(tried) >= 1
+    assert tried["rank"].is_monotonic_increasing
     others = model.search_[model.search_["inference"] != "sampling"]["log_loss"].min()
     assert (tried["log_loss"].iloc[0] < others) or model.best_params_["inference"] == "variational"
     if model.best_params_["inference"] == "sampling":
@@ -92,8 +102,49 @@ def test_the_exact_posterior_is_kept_where_it_wins(tmp_path):
 
 def test_nothing_is_sampled_beyond_the_stated_seconds(small_world):
     for seconds in (0, 0.01):
-        model = AutoCompleter(random_state=0, sampling_seconds=seconds)
+        model = AutoCompleter(random_state=0, sampling_seconds=seconds, effort="thorough")
         model.fit(small_world.pairs, small_world.answers)
         assert set(model.search_["inference"]) == {"variational"}
+    with pytest.raises(ValueError, match="effort must be one of 'quick', 'default', 'thorough'"):
+        AutoCompleter(effort="much").fit(small_world.pairs, small_world.answers)
     with pytest.raises(ValueError, match="sampling_seconds must be a positive finite number"):
         AutoCompleter(sampling_seconds=-1).fit(small_world.pairs, small_world.answers)
+
+
+def test_an_effort_buys_sweeps_by_a_reckoning_that_grows_with_the_table_and_the_rank():
+    quick, thorough = (Budget(*EFFORTS[name]) for name in ("quick", "thorough"))
+    shape, n = (2000, 1500), 100_000
+    assert quick.sweep(shape, n, 20) > 1.5 * quick.sweep(shape, n, 10)
+    assert quick.sweep(shape, 10 * n, 10) > 5 * quick.sweep(shape, n, 10)
+    assert Budget(1.0, 5, on_gpu=True).sweep(shape, 10**8, 10) < 0.01 * quick.sweep(shape, 10**8, 10)
+    few, many = (budget.plan(shape, n, 10, 2.0) for budget in (quick, thorough))
+    for budget, plan in ((quick, few), (thorough, many)):
+        assert plan.n_chains * plan.sweeps * budget.sweep(shape, n, 10) <= budget.seconds
+        assert plan.settle == "auto"
+    assert few.n_chains * few.n_samples < many.n_chains * many.n_samples
+    assert many.n_chains == 4
+    asked = Budget(12.0, 200, n_samples=7, n_chains=3, n_burn_in=1).plan(shape, n, 10, 0.0)
+    assert (asked.n_samples, asked.n_chains, asked.n_burn_in, asked.settle) == (7, 3, 1, None)
+
+
+def test_chains_of_the_last_fit_can_be_asked_for(small_world, monkeypatch):
+    monkeypatch.setattr("onebit.completers.search.Search.sampled", sampled_anyway)
+    model = AutoCompleter(random_state=0, n_samples=9, n_chains=2, n_burn_in=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(small_world.pairs, small_world.answers)
+    assert (model.completer_.n_sweeps_, model.completer_.n_draws_) == (12, 18)
+
+
+def sampled_anyway(search, best):
+    return search.trial(sampled_recipe(best.recipe), None)
+
+
+def test_a_choice_that_lost_to_the_plain_logistic_model_is_not_kept(small_world):
+    seen = Observations.from_pairs(small_world.pairs, small_world.answers)
+    search = Search(seen, np.random.default_rng(0), Cpu(), None, pattern=False)
+    plain = search.trial(FIRST, None)
+    worse = replace(plain, losses=plain.losses + 0.1, recipe=replace(FIRST, loss=HINGE))
+    assert search.defended(worse) is plain
+    better = replace(plain, losses=plain.losses - 0.1, recipe=replace(FIRST, loss=HINGE))
+    assert search.defended(better) is better

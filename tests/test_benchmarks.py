@@ -3,18 +3,21 @@
 import json
 import re
 import sys
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binomtest
+from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks import accuracy, growth, known, sampling
 from benchmarks.certificates import __main__ as certificates
 from benchmarks.certificates import drawn, held_out, keeping, page, tightness, worlds
 from benchmarks.certificates.lines import COLUMNS, NOTHING, Lines, judged
 from benchmarks.gpu import __main__ as gpu
+from benchmarks.gpu import sampling as gpu_sampling
 from benchmarks.peers import __main__ as peers
 from benchmarks.peers import matrices, runner, worker
 from onebit import simulate
@@ -160,15 +163,27 @@ def test_the_sampling_page_compares_two_samplers_and_an_oracle(answers_file, mon
     monkeypatch.setitem(sys.modules, "smurff", package)
     for name, value in {
         "BURN_IN": 4, "SAMPLES": 8, "SWEEPS": 12, "SIZE": 40, "RANKS": (2,),
-        "REAL": {"small": (2, 0.1, (2,))},
+        "REAL": {"small": (2, 0.1, (2,))}, "SETTINGS": ((2, 10), (3, 10)),
     }.items():  # fmt: skip
         monkeypatch.setattr(sampling, name, value)
     output = answers_file / "page.md"
-    sampling.main(["--data", str(answers_file), "--seeds", "2", "--output", str(output)])
-    real, oracle = tables(output.read_text())
+    sampling.main(["--data", str(answers_file), "--seeds", "2", "--splits", "2", "--output", str(output)])
+    contest, real, oracle = tables(output.read_text())
+    assert contest[1][0] == "small"
+    assert 0.3 < figures(contest, "AutoCompleter")[0] < 1
     assert real[1][:2] == ["small", "2"]
     assert 0.3 < figures(real, "log-loss")[0] < 1
     assert 0 <= figures(oracle, "sampling")[0] <= 60
+
+
+def test_the_time_of_a_sweep_is_measured_and_written():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        sweep, passes, seconds = gpu_sampling.swept((30, 20), 300, 2, 8, "cpu")
+    assert 0 < passes < sweep < 1e3 * seconds
+    text = gpu_sampling.page([["2", "1.0", "0.5"]], (9.0, 8.0, 7.0), {"gpu": "a GPU", "torch": "2"})
+    assert "9 ms a sweep (its passes 8)" in text
+    assert tables(text)[0][1] == ["2", "1.0", "0.5"]
 
 
 def test_the_peers_page_has_a_contest_with_onebit(tmp_path, monkeypatch):

@@ -13,7 +13,11 @@ from onebit.data.observations import Observations
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.known import NOTHING, Known
 from onebit.engine.sampling import chain as chain_module
+from onebit.engine.sampling import moves
 from onebit.engine.sampling.chain import Chain
+from onebit.engine.sampling.ellipses import draw_angles, loss_along
+from onebit.engine.sampling.lengths import scratch
+from onebit.engine.sampling.lines import Change, CpuLines
 from onebit.engine.sampling.philox import chain_key
 from onebit.engine.sampling.slices import slice_draw
 from onebit.engine.sampling.target import NO_PLACES, HyperDraw, Target, filled_table
@@ -81,7 +85,8 @@ class World:
     def chain(self, rng, number=0):
         """Start a chain at a draw from the prior."""
         tables, hyper = self.prior_draw(rng)
-        return Chain(self.target, chain_key(11, number), tables, hyper)
+        lines = CpuLines(self.target, tables, POOL)
+        return Chain(self.target, chain_key(11, number), lines, hyper)
 
     def pseudo_likelihood(self, scores, sign):
         return np.exp(-self.temperature * self.weight * self.loss.value(sign * scores))
@@ -162,7 +167,7 @@ def z_scores(world, n_prior, n_chain, rng):
     second = []
     for _ in range(n_chain):
         world.draw_answers(chain, rng)
-        chain.step(POOL)
+        chain.step()
         second.append(functionals(chain))
     second = np.array(second)[n_chain // 20 :]
     size = array_stats.ess(second[None], chain_axis=0, draw_axis=1, method="mean")
@@ -219,7 +224,7 @@ def test_weights_count_as_the_joint_distribution_says(loss):
     world = World((4, 3), hierarchy("inverse-gamma"), loss, weight=weight)
     if loss is LOGISTIC:  # then the pseudo-likelihoods of yes and no do not add up to one
         assert world.target.copies[0].max() == 3
-    found = z_scores(world, 3000, 3000, np.random.default_rng(7))
+    found = z_scores(world, 3000, 6000, np.random.default_rng(7))
     assert np.abs(found).max() < 4.0, found.round(1)
 
 
@@ -247,7 +252,7 @@ def test_a_long_chain_agrees_with_brute_force(loss):
     known = np.array([weight @ np.tanh(x) for x in scores] + [weight @ np.log(variance), weight @ mu])
     chain, found = world.chain(rng), []
     for _ in range(4000):
-        chain.step(POOL)
+        chain.step()
         values = np.tanh(chain.scores(world.rows, world.columns))
         found.append([*values, np.log(chain.hyper.factors[0]), chain.hyper.intercept])
     found = np.array(found)[200:]
@@ -267,7 +272,7 @@ def test_the_truth_ranks_uniformly_among_the_draws():
         values = []
         for _ in range(draws):
             for _ in range(thin):
-                chain.step(POOL)
+                chain.step()
             values.append(functionals(chain))
         ranks.append((np.array(values) < truth).sum(axis=0))
     ranks = np.array(ranks)
@@ -275,6 +280,84 @@ def test_the_truth_ranks_uniformly_among_the_draws():
     for values in ranks.T:
         counts = np.bincount(values // 4, minlength=5)
         assert stats.chisquare(counts).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("weight", [None, [1.0, 2.0, 3.0]])
+def test_the_look_along_the_whole_is_the_likelihood_and_its_derivatives(loss, weight):
+    told = None if weight is None else np.resize(weight, 12)
+    world = World((4, 3), hierarchy("inverse-gamma"), loss, weight=told)
+    chain = world.chain(np.random.default_rng(4))
+    left, right = (chain.factors(side) for side in (0, 1))
+    a, b = (chain.effect(side) for side in (0, 1))
+
+    def value(steps):
+        scale = np.exp(steps[:4])
+        scores = (left[world.rows] * right[world.columns] * scale[:2]).sum(axis=1) + steps[4]
+        scores += 0.3 + scale[2] * (a[world.rows] - 0.3) + scale[3] * b[world.columns]
+        losses = loss.value(world.signs[0] * scores)
+        return -(world.weight * losses).sum()
+
+    steps = np.array([0.2, -0.1, 0.3, 0.1, -0.4])
+    found = chain.lines.along(np.exp(steps[:4]), 0.3 + steps[4], (0.3, 0.0))
+    assert found.value == pytest.approx(value(steps), rel=1e-5)
+    slope = [(value(steps + e) - value(steps - e)) / 2e-4 for e in 1e-4 * np.eye(5)]
+    np.testing.assert_allclose(found.slope, slope, rtol=2e-3, atol=2e-3)
+    assert np.linalg.eigvalsh(found.curvature).min() > -1e-5
+
+
+def test_shears_leave_every_score_and_the_whole_moves_some():
+    """Of the moves, those that no score notices change none; and that of the whole is accepted."""
+    world = World((8, 6), hierarchy("inverse-gamma", (8, 6)), LOGISTIC)
+    chain, rng = world.chain(np.random.default_rng(5)), np.random.default_rng(6)
+    before = chain.scores(world.rows, world.columns), chain.factors(0)
+    moves.move_unnoticed(chain, rng)
+    chain._settle()
+    np.testing.assert_allclose(chain.scores(world.rows, world.columns), before[0], atol=2e-5)
+    assert np.abs(chain.factors(0) - before[1]).min() > 0
+    taken = 0
+    for _ in range(60):
+        chain.step()
+        before = chain.scores(world.rows, world.columns), chain.hyper.intercept
+        accepted = moves.move_whole(chain, rng)
+        chain._settle()
+        chain._measure()
+        moved = np.abs(chain.scores(world.rows, world.columns) - before[0]).min() > 0
+        assert accepted == moved == (chain.hyper.intercept != before[1])
+        taken += accepted
+    assert taken > 15
+
+
+def test_moments_follow_a_change_of_all_lines():
+    world = World((8, 6), hierarchy("inverse-gamma", (8, 6)), LOGISTIC)
+    chain, rng = world.chain(np.random.default_rng(5)), np.random.default_rng(6)
+    for _ in range(2):
+        chain.change(0, Change(rng.normal(size=(3, 3)), rng.normal(size=3)))
+    told = chain.moments[0]
+    chain._settle()
+    chain._measure()
+    np.testing.assert_allclose(chain.moments[0].total, told.total, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(chain.moments[0].gram, told.gram, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)
+def test_angles_are_drawn_from_the_likelihood_along_their_ellipse(loss):
+    """From one start, one step of elliptical slices: of a flat likelihood uniform, else as it says."""
+    rng, n = np.random.default_rng(12), 4000
+    along, across, fixed = rng.normal(size=(3, 5)).astype(np.float32)
+    sign, out = np.array([1, -1, 1, 1, -1], np.int8), np.empty(n)
+    nothing = np.empty(0, np.float32)
+    draw_angles(along[:0], across[:0], fixed[:0], sign[:0], nothing, loss.code, (3, 4), 1, scratch(), out)
+    assert stats.kstest(np.mod(out, 2 * np.pi) / (2 * np.pi), "uniform").pvalue > 1e-3
+    room = scratch()
+    for angle in (0.0, 0.7, -2.0):
+        answers = 5, along, across, fixed, sign, nothing
+        scores = np.cos(angle) * along + np.sin(angle) * across + fixed
+        known = loss.value(sign * scores.astype(float)).sum()
+        assert loss_along(angle, answers, loss.code, room) == pytest.approx(known, rel=1e-5)
+        weighted = 5, along, across, fixed, sign, np.arange(1, 6, dtype=np.float32)
+        known = (np.arange(1, 6) * loss.value(sign * scores.astype(float))).sum()
+        assert loss_along(angle, weighted, loss.code, room) == pytest.approx(known, rel=1e-5)
 
 
 def test_a_slice_draw_leaves_its_density_as_it_is():

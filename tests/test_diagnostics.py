@@ -33,7 +33,16 @@ def stand_in(rhat, ess, tail=5000.0, **parts):
         {"mean": 0.0, "sd": [1.0, 2.0], "rhat": [1.0, rhat], "ess_bulk": [5000.0, ess], "ess_tail": tail},
         index=["loss", "mean score"],
     )
-    settings = {"n_chains": 1, "n_samples": 200, "n_sweeps_": 220, "rank": 5, "diagnostics_": table}
+    settings = {
+        "n_chains": 1,
+        "n_samples": 200,
+        "n_sweeps_": 220,
+        "rank": 5,
+        "n_draws_": 200,
+        "n_iter_": 9,
+        "loss_error_": 1e-4,
+        "diagnostics_": table,
+    }
     return SimpleNamespace(draws_=SimpleNamespace(count=200), **settings | parts)
 
 
@@ -77,24 +86,26 @@ def world():
 
 
 @pytest.mark.parametrize("mixes", [True, False])
-def test_auto_lets_a_chain_go_on_until_it_has_mixed_and_else_says_so(world, mixes, monkeypatch):
-    monkeypatch.setattr(
-        "onebit.completers.search.Trial.beats", lambda self, _: self.recipe.sampling is not None
-    )
+def test_auto_lets_chains_go_on_until_they_have_settled_and_else_says_so(world, mixes, monkeypatch):
     for name in ("ROUGH_RHAT", "SETTLED_RHAT"):
         monkeypatch.setattr(f"onebit.model.diagnostics.{name}", 99.0 if mixes else 0.5)
-    monkeypatch.setattr("onebit.completers.search.ROUGH_ESS", 1.0)
     monkeypatch.setattr("onebit.model.diagnostics.ROUGH_ESS", 1.0)
+    monkeypatch.setattr("onebit.completers.search.Trial.log_loss", property(lowest_if_sampled))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
+        model = AutoCompleter(random_state=0, effort="quick").fit(world.pairs, world.answers)
     part = model.completer_
-    assert part.n_sweeps_ - part.n_burn_in == (200 if mixes else 800)
+    assert part.settled_ == mixes
+    assert part.n_sweeps_ - part.n_burn_in == (50 if mixes else 200)
     told = summary(model)
     assert told["mixing"] == ("roughly mixed" if mixes else "not mixed")
     assert told["sampling"].startswith("Sampled: ")
     said = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
-    assert any("have not mixed" in text and "Raise sampling_seconds" in text for text in said) != mixes
+    assert any("have not mixed" in text and 'effort="thorough"' in text for text in said) != mixes
+
+
+def lowest_if_sampled(trial):
+    return 0.0 if trial.recipe.sampling is not None else 1.0
 
 
 def test_a_variational_model_refuses_intervals_that_it_cannot_hold(world):

@@ -11,9 +11,10 @@ import onebit
 from onebit import HingeCompleter, LogisticCompleter, simulate
 from onebit.engine import checkpoint
 from onebit.engine.cpu import threads
+from onebit.engine.sampling.plan import Plan
 from onebit.model.diagnostics import Diagnostics, Mixing
 
-QUICK = {"inference": "sampling", "n_samples": 60, "random_state": 0}
+QUICK = {"inference": "sampling", "n_samples": 60, "random_state": 0, "n_chains": 1}
 
 
 @pytest.fixture(scope="module")
@@ -239,6 +240,44 @@ def test_a_chain_stops_once_its_functionals_have_settled(world):
     assert model.diagnostics_["rhat"].max() <= 1.05
 
 
+def test_chains_that_settle_by_themselves_have_mixed_and_leave_their_way_there_behind(world):
+    settings = QUICK | {"n_samples": 3000, "n_burn_in": 5, "n_chains": 2, "settle": "auto"}
+    model = LogisticCompleter(2, **settings).fit(world.pairs, world.answers)
+    assert model.settled_
+    assert model.diagnostics_["rhat"].max() <= 1.05
+    assert model.diagnostics_[["ess_bulk", "ess_tail"]].to_numpy().min() >= 100
+    assert 0 < model.loss_error_ <= 0.0005
+    assert model.n_draws_ <= 2 * (model.n_sweeps_ - 5)
+    assert model.draws_.count <= 200
+    if model.n_sweeps_ > 105:  # beyond the first stretch: its draws are not counted
+        assert model.n_draws_ < 2 * (model.n_sweeps_ - 5)
+
+
+def test_the_error_of_the_log_loss_falls_with_the_draws(world):
+    errors = [
+        LogisticCompleter(2, **QUICK | {"n_samples": n, "n_chains": 2})
+        .fit(world.pairs, world.answers)
+        .loss_error_
+        for n in (60, 600)
+    ]
+    assert 0 < errors[1] < 0.3 * errors[0]
+
+
+def test_stretches_double_and_the_last_takes_what_is_left():
+    assert Plan(750, settle="auto").stretches == [(0, 100), (100, 300), (300, 750)]
+    assert Plan(50, settle=0.1).stretches == [(0, 50)]
+    assert Plan(750).stretches == [(0, 750)]
+
+
+def test_chains_abreast_draw_what_they_draw_one_after_the_other(world):
+    settings = QUICK | {"n_samples": 12, "n_chains": 3}
+    one, two = (
+        LogisticCompleter(3, **settings, n_jobs=jobs).fit(world.pairs, world.answers) for jobs in (1, 2)
+    )
+    np.testing.assert_array_equal(one.draws_.rows, two.draws_.rows)
+    np.testing.assert_array_equal(one.diagnostics_, two.diagnostics_)
+
+
 def test_too_few_draws_are_called_too_few(world):
     with pytest.warns(ConvergenceWarning, match="too few draws to say"):
         model = LogisticCompleter(2, **QUICK | {"n_samples": 10}).fit(world.pairs, world.answers)
@@ -264,7 +303,7 @@ def test_a_chain_that_has_not_mixed_is_called_that():
         ({"n_burn_in": -1}, "n_burn_in must be an integer of at least 0, got -1"),
         ({"n_chains": 0}, "n_chains must be an integer of at least 1, got 0"),
         ({"inference": "mcmc"}, "inference must be one of 'variational', 'sampling', got 'mcmc'"),
-        ({"settle": 0.0}, "settle must be a positive finite number or one of None, got 0.0"),
+        ({"settle": 0.0}, "settle must be a positive finite number or one of None, 'auto', got 0.0"),
         ({"keep_mb": 0}, "keep_mb must be a positive finite number, got 0"),
         ({"temperature": 1.5}, "temperature times weight is a whole number"),
         ({"sparse": "rows"}, 'inference="sampling" has no sparse prior'),
@@ -294,7 +333,7 @@ def test_a_diverging_chain_names_itself_and_keeps_the_last_good_checkpoint(world
 
     def fail(self, side, *others):
         if self.sweep == 7:
-            self.tables[1 - side][3, 0] = np.nan
+            self.lines.table(1 - side)[3, 0] = np.nan
         return step(self, side, *others)
 
     monkeypatch.setattr(Chain, "_draw_side", fail)

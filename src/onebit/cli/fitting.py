@@ -13,7 +13,9 @@ from onebit.cli import options as o
 from onebit.cli.cluster import check_alone, fit_there
 from onebit.cli.features import read_features
 from onebit.cli.models import (
+    BurnIn,
     Chains,
+    Effort,
     Inference,
     ModelName,
     Rank,
@@ -99,6 +101,8 @@ def fit(
     inference: Inference = "variational",
     samples: Samples = None,
     chains: Chains = None,
+    burn_in: BurnIn = None,
+    effort: Effort = None,
     sampling_seconds: SamplingSeconds = None,
     row_features: o.RowFeatures = None,
     col_features: o.ColFeatures = None,
@@ -201,8 +205,9 @@ def fit(
                 "--refit goes with a certificate: without one all answers are fitted anyway"
             )
         estimator = new_model(
-            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds, pattern
-        )
+            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds, pattern,
+            burn_in, effort,
+        )  # fmt: skip
         if dask is not None:
             check_alone(
                 {
@@ -308,6 +313,8 @@ def evaluate(
     inference: Inference = "variational",
     samples: Samples = None,
     chains: Chains = None,
+    burn_in: BurnIn = None,
+    effort: Effort = None,
     sampling_seconds: SamplingSeconds = None,
     row_features: o.RowFeatures = None,
     col_features: o.ColFeatures = None,
@@ -345,8 +352,9 @@ def evaluate(
 
         voice = Voice(quiet, as_json)
         estimator = new_model(
-            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds, pattern
-        )
+            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds, pattern,
+            burn_in, effort,
+        )  # fmt: skip
         reading = read(
             voice,
             file,

@@ -11,6 +11,7 @@ from onebit.cli.features import pattern_of
 from onebit.cli.shell import WrongCommand
 
 MODELS = ("auto", "logistic", "hinge", "gibbs", "nuclear")
+EFFORTS = ("quick", "default", "thorough")
 INFERENCES = ("variational", "sampling")
 SAMPLED = ("logistic", "hinge")
 
@@ -26,6 +27,8 @@ def new_model(
     chains: int | None = None,
     sampling_seconds: float | None = None,
     pattern: str = "auto",
+    burn_in: int | None = None,
+    effort: str | None = None,
 ) -> Any:
     """Return an unfitted completer by its short name."""
     import onebit
@@ -34,16 +37,17 @@ def new_model(
 
     if inference not in INFERENCES:
         raise WrongCommand(f"unknown inference {inference!r}; choose one of {', '.join(INFERENCES)}")
+    wanted = {"n_samples": samples, "n_chains": chains, "n_burn_in": burn_in}
+    chains_wanted: dict[str, Any] = {key: value for key, value in wanted.items() if value is not None}
     sampling: dict[str, Any] = {}
     if inference == "sampling":
         if name not in SAMPLED:
             raise WrongCommand(
                 f"--inference sampling goes with --model {' or '.join(SAMPLED)}; auto decides by itself"
             )
-        wanted = {"n_samples": samples, "n_chains": chains}
-        sampling = {"inference": inference} | {k: v for k, v in wanted.items() if v is not None}
-    elif samples is not None or chains is not None:
-        raise WrongCommand("--samples and --chains go with --inference sampling")
+        sampling = {"inference": inference} | chains_wanted
+    elif chains_wanted and name != "auto":
+        raise WrongCommand("--samples, --chains and --burn-in go with --inference sampling, or with auto")
 
     if name not in MODELS:
         raise WrongCommand(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
@@ -54,11 +58,16 @@ def new_model(
     if name == "auto":
         if rank is not None:
             raise WrongCommand("--model auto finds the rank by itself; give --rank with another model")
+        if effort is not None:
+            if effort not in EFFORTS:
+                raise WrongCommand(f"unknown effort {effort!r}; choose one of {', '.join(EFFORTS)}")
+            machine["effort"] = effort
         if sampling_seconds is not None:
             machine["sampling_seconds"] = sampling_seconds
-        return onebit.AutoCompleter(random_state=seed, **machine, **patterned)
-    if sampling_seconds is not None:
-        raise WrongCommand("--sampling-seconds goes with --model auto; others take --samples")
+        return onebit.AutoCompleter(random_state=seed, **machine, **chains_wanted, **patterned)
+    for option, value in (("--sampling-seconds", sampling_seconds), ("--effort", effort)):
+        if value is not None:
+            raise WrongCommand(f"{option} goes with --model auto; others take --samples")
     if name == "nuclear":
         return onebit.NuclearNormCompleter(**ranked, random_state=seed)
     kinds = {
@@ -87,12 +96,28 @@ Inference = Annotated[
     ),
 ]
 Samples = Annotated[
-    int | None, typer.Option(min=1, help="Draws of each chain, 200 unless given (sampling).")
+    int | None,
+    typer.Option(
+        min=1,
+        help="Draws of each chain: 100 with --inference sampling; auto goes on until chains settle.",
+    ),
+]
+Chains = Annotated[int | None, typer.Option(min=1, help="Chains, 4 unless given (sampling, auto).")]
+BurnIn = Annotated[
+    int | None,
+    typer.Option(min=0, help="Sweeps before the first draw, 20 unless given (sampling, auto)."),
+]
+Effort = Annotated[
+    str | None,
+    typer.Option(
+        help="How long auto may sample: quick, default or thorough (12, 120, 1200 seconds of one core).",
+        autocompletion=lambda: list(EFFORTS),
+    ),
 ]
 SamplingSeconds = Annotated[
     float | None,
     typer.Option(
-        min=0.0, help="The most that auto may sample, reckoned for one core; 60 unless given, 0 never."
+        min=0.0,
+        help="The most that auto may sample, reckoned for one core, in place of --effort; 0 never.",
     ),
 ]
-Chains = Annotated[int | None, typer.Option(min=1, help="Chains, 1 unless given (sampling).")]

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from onebit.completers.archive import plain_parameters, restored_parameters
 from onebit.completers.base import Found, PairClassifier, know, logger
 from onebit.completers.bayes import bayes_state, found_of, restored_found
+from onebit.completers.efforts import EFFORTS, Budget
 from onebit.completers.hinge import HingeCompleter
 from onebit.completers.logistic import LogisticCompleter
 from onebit.completers.parameters import Check, Device, Either, OneOf, Positive, Whole
@@ -47,11 +48,18 @@ class AutoCompleter(PairClassifier):
     pattern : {"auto", None}
         "auto" tries the pattern of the answers and keeps it where it lowers the held-out log-loss. None
         leaves it out: for predictions of entries that people would not choose to answer.
-    sampling_seconds : float, default 60
-        The most that sampling, on the held-out splits and on all answers, may take by a fixed reckoning
-        for one core (130 ns for each answer, side and sweep at rank 10); data for which it would take
-        longer is not sampled. Where the chain has not mixed it goes on, to at most four times as many
-        draws and within this time; if it still has not, a warning says so. Zero never samples.
+    effort : {"quick", "default", "thorough"}
+        How long it may sample, by a fixed reckoning that does not look at a clock: 12, 120 or 1,200
+        seconds of one core (of the GPU, where it runs there) for the trials and the last fit together,
+        and at most 200, 1,000 or 5,000 draws of each of four chains. Sampling is tried at rank 10 and,
+        as long as it gains and there is time, at 20 and 40. Chains stop once they have settled: every
+        R-hat at most 1.05 and the Monte Carlo error of the log-loss at most 0.0005; otherwise a warning
+        says what they may still move by.
+    sampling_seconds : float or None
+        Another number of seconds. Zero never samples.
+    n_samples, n_chains, n_burn_in : int or None
+        Draws of each chain, chains and sweeps before the first draw of the last fit, in place of what
+        the effort allows.
     random_state : int, RandomState or None
         Seed of the splits and starts.
     n_jobs : int or None, default -1
@@ -94,21 +102,33 @@ class AutoCompleter(PairClassifier):
         "pattern": OneOf(("auto", None)),
         "device": Device(),
         "verbose": Whole(0),
-        "sampling_seconds": Either(Positive(), OneOf((0, 0.0))),
+        "effort": OneOf(tuple(EFFORTS)),
+        "sampling_seconds": Either(Positive(), OneOf((0, 0.0, None))),
+        "n_samples": Either(Whole(1), OneOf((None,))),
+        "n_chains": Either(Whole(1), OneOf((None,))),
+        "n_burn_in": Either(Whole(0), OneOf((None,))),
     }
 
     def __init__(
         self,
         *,
         pattern: str | None = "auto",
-        sampling_seconds: float = 60.0,
+        effort: str = "default",
+        sampling_seconds: float | None = None,
+        n_samples: int | None = None,
+        n_chains: int | None = None,
+        n_burn_in: int | None = None,
         random_state: Any = None,
         n_jobs: int | None = -1,
         device: str = "cpu",
         verbose: int = 0,
     ) -> None:
         self.pattern = pattern
+        self.effort = effort
         self.sampling_seconds = sampling_seconds
+        self.n_samples = n_samples
+        self.n_chains = n_chains
+        self.n_burn_in = n_burn_in
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
@@ -132,16 +152,18 @@ class AutoCompleter(PairClassifier):
             "device": self.device,
         }
         with workers(machine, observations.n) as crew:
-            search = Search(observations, rng, crew, callback, self.pattern is not None)
+            budget = self._budget(crew.on_gpu)
+            search = Search(observations, rng, crew, callback, self.pattern is not None, budget)
             best = search.run() if search.usable else None
-            if best is not None:
-                best = search.sampled(best, self.sampling_seconds)
-            recipe = search.final(best, self.sampling_seconds)
+            if best is not None and budget.seconds:
+                logger.info("%s", budget.sentence(budget.seconds, crew.count))
+                best = search.sampled(best)
+            recipe = search.final(best)
             begin = best.posteriors[0] if best else None
             fitted = fit(recipe, observations, crew, rng, begin, callback=callback, pairs=pairs)
         if best is not None and best.calibration is not None:
             fitted = replace(fitted, calibration=best.calibration)
-        found = found_of(recipe, fitted, "Raise sampling_seconds (--sampling-seconds)")
+        found = found_of(recipe, fitted, 'Set effort="thorough" (--effort thorough)')
         completer = completer_of(recipe, **settings)
         know(completer, found, observations)
         chosen = {
@@ -150,6 +172,12 @@ class AutoCompleter(PairClassifier):
             "search_": search.table(),
         }
         return replace(found, attributes=found.attributes | chosen)
+
+    def _budget(self, on_gpu: bool) -> Budget:
+        seconds, most = EFFORTS[self.effort]
+        if self.sampling_seconds is not None:
+            seconds = float(self.sampling_seconds)
+        return Budget(seconds, most, on_gpu, self.n_samples, self.n_chains, self.n_burn_in)
 
     def _on_cluster(
         self, sample: Callable[[], Observations], n: int, callback: Callback | None

@@ -20,7 +20,7 @@ from onebit.engine.crew import Callback
 from onebit.engine.descent import Fit, Schedule
 from onebit.engine.fitting import Fitted, fit
 from onebit.engine.recipe import Recipe
-from onebit.engine.sampling.sampler import Plan
+from onebit.engine.sampling.plan import Plan
 from onebit.engine.workers import Machine, workers
 from onebit.model.calibration import Calibration, Sigmoid
 from onebit.model.diagnostics import DIAGNOSTICS, Mixing
@@ -44,7 +44,7 @@ CHECKS: dict[str, Check] = {
     "n_burn_in": Whole(0),
     "n_chains": Whole(1),
     "n_thin": Whole(1),
-    "settle": Either(Positive(), OneOf((None,))),
+    "settle": Either(Positive(), OneOf((None, "auto"))),
     "keep_mb": Positive(),
     "n_init": Whole(1),
     "max_iter": Whole(1),
@@ -108,6 +108,8 @@ def found_of(recipe: Recipe, fitted: Fitted, remedy: str = "Raise n_samples or n
         "diagnostics_": sampled.diagnostics.table(),
         "n_sweeps_": sampled.n_sweeps,
         "settled_": sampled.settled,
+        "n_draws_": sampled.n_draws,
+        "loss_error_": sampled.loss_error,
         "rank_": sampled.draws.effective_rank,
     }
     advice = Mixing.of(attributes["diagnostics_"]).advice(remedy)
@@ -189,6 +191,8 @@ def bayes_state(model: Any) -> tuple[Tensors, dict[str, Any]]:
         more, content["draws"] = model.draws_.state()
         tensors = tensors | more
         content["n_sweeps"], content["settled"] = model.n_sweeps_, model.settled_
+        content["n_draws"] = model.n_draws_
+        content["loss_error"] = model.loss_error_ if np.isfinite(model.loss_error_) else None
         content["diagnostics"] = list(model.diagnostics_.index)
         tensors["diagnostics"] = model.diagnostics_.to_numpy()
     return tensors, content
@@ -213,10 +217,23 @@ def restored_found(recipe: Recipe, tensors: Tensors, content: dict[str, Any], sh
         attributes |= {
             "n_sweeps_": checked.whole(content, "n_sweeps"),
             "settled_": checked.flag(content, "settled"),
+            # Files of versions before 0.9 do not say these.
+            "n_draws_": checked.whole(content, "n_draws") if "n_draws" in content else draws.count,
+            "loss_error_": _restored_error(content),
             "diagnostics_": _restored_diagnostics(tensors, content),
             "rank_": draws.effective_rank,
         }
     return Found(predictor, attributes)
+
+
+def _restored_error(content: dict[str, Any]) -> float:
+    """Restore the Monte Carlo error of the log-loss; NaN where it could not be told."""
+    if content.get("loss_error") is None:
+        return float("nan")
+    error = checked.number(content, "loss_error")
+    if error < 0:
+        raise checked.FileError("loss_error is negative")
+    return error
 
 
 def _restored_diagnostics(tensors: Tensors, content: dict[str, Any]) -> pd.DataFrame:

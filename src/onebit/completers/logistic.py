@@ -57,11 +57,13 @@ class LogisticCompleter(PairClassifier):
         choose; a sparse side has none.
     inference : {"variational", "sampling"}
         "sampling" goes on from the variational posterior and draws from the exact one.
-    n_samples, n_burn_in, n_chains, n_thin : int, default 200, 20, 1, 1
+    n_samples, n_burn_in, n_chains, n_thin : int, default 100, 20, 4, 1
         Draws of each chain, sweeps before the first, chains, and sweeps from draw to draw.
-    settle : float or None
-        Stop sampling earlier, once the Monte Carlo error of every functional that is watched is below
-        this share of its posterior standard deviation.
+    settle : float, "auto" or None
+        Stop sampling earlier. "auto": once every R-hat is at most 1.05 and the Monte Carlo error of the
+        log-loss at most 0.0005. A number: once the Monte Carlo error of every functional that is watched
+        is below this share of its posterior standard deviation. Chains then go in stretches, each twice
+        as long as the one before, of which the last one counts.
     keep_mb : float, default 256
         The most that the kept draws may take, in megabytes; beyond it they are thinned evenly.
     n_init : int, default 1
@@ -130,11 +132,11 @@ class LogisticCompleter(PairClassifier):
         sparse: str | None = None,
         pattern: str | None = "auto",
         inference: str = "variational",
-        n_samples: int = 200,
+        n_samples: int = 100,
         n_burn_in: int = 20,
-        n_chains: int = 1,
+        n_chains: int = 4,
         n_thin: int = 1,
-        settle: float | None = None,
+        settle: float | str | None = None,
         keep_mb: float = 256,
         n_init: int = 1,
         max_iter: int = 200,

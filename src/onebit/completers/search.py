@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from onebit.completers.efforts import TRIAL, Budget
 from onebit.data.observations import Observations
 from onebit.engine import scoring
 from onebit.engine.crew import Callback, Progress, Workers
@@ -17,9 +18,7 @@ from onebit.engine.descent import Schedule
 from onebit.engine.fitting import fit, known_of
 from onebit.engine.known import Known
 from onebit.engine.recipe import SIDES, Recipe
-from onebit.engine.sampling.sampler import Plan
 from onebit.model.calibration import CERTAINTY, Calibration, expected_sigmoid, fit_calibration
-from onebit.model.diagnostics import ROUGH_ESS
 from onebit.model.losses import HINGE, LOGISTIC
 from onebit.model.posterior import Posterior
 
@@ -41,14 +40,10 @@ _ENOUGH = 30_000
 # The hinge loss keeps its default temperature only where that beats this one: where the answers say
 # little, the higher one overfits and the held-out answers are too few to show it.
 _COOLER = 0.7
-# What a sweep is taken to cost, in seconds: for each answer and side at rank 10, and for each row and
-# column. The search must not depend on how busy a machine is, so it does not look at a clock.
-_SECONDS_AN_ANSWER, _SECONDS_A_LINE, _SECONDS_A_SWEEP = 1.3e-7, 5e-7, 1.5e-3
-# Chains that have not mixed go on to at most so many times the usual number of draws.
-_LONGEST = 4
 # The hinge loss is tuned further only where its log-loss comes this close to the logistic one.
 _CLOSE = 0.01
 
+NO_SAMPLING = Budget(0.0, 0)
 # Where the walk begins.
 FIRST = Recipe(rank=RANKS[0], prior_scale=0.03)
 
@@ -74,7 +69,7 @@ def with_effects(recipe: Recipe, effects: bool) -> Recipe:
 
 def sampled_recipe(recipe: Recipe) -> Recipe:
     """Return the exact posterior of the logistic loss with this rank and these effects."""
-    plain = Recipe(rank=recipe.rank, sampling=Plan(), pattern=recipe.pattern)
+    plain = Recipe(rank=recipe.rank, sampling=TRIAL, pattern=recipe.pattern)
     return with_effects(plain, recipe.row_effects)
 
 
@@ -118,8 +113,11 @@ class Search:
         crew: Workers,
         callback: Callback | None,
         pattern: bool = True,
+        budget: Budget = NO_SAMPLING,
     ) -> None:
         self.pattern = pattern
+        self.budget = budget
+        self.spent = 0.0  # seconds of sampling, by the reckoning
         self._known: dict[tuple[int, tuple[bool, bool]], Known] = {}
         self.rng = rng
         self.crew = crew
@@ -167,7 +165,14 @@ class Search:
         best, hinge = (
             self.sparser(trial) if trial.log_loss < least + _CLOSE else trial for trial in (best, hinge)
         )
-        return hinge if hinge.beats(best) else best
+        return self.defended(hinge if hinge.beats(best) else best)
+
+    def defended(self, best: Trial) -> Trial:
+        """Return the choice, or the plain LogisticCompleter where that did better."""
+        plain = [
+            trial for trial in self.trials if trial.recipe in (FIRST, replace(FIRST, pattern="both"))
+        ]
+        return min([best, *plain], key=lambda trial: trial.log_loss)
 
     def patterned(self, best: Trial) -> Trial:
         """Try the pattern of the answers; a fit prunes what it does not tell, so no margin is asked."""
@@ -196,41 +201,37 @@ class Search:
         trial = self.climb(trial, "temperature", TEMPERATURES)
         return trial if trial.beats(best) else best
 
-    def sampled(self, best: Trial, seconds: float) -> Trial:
-        """Try the exact posterior of the logistic loss, where a fixed reckoning says there is time."""
-        recipe = sampled_recipe(best.recipe)
-        trials, final = self._reckoned(recipe)
-        if trials + final > seconds or self.weighted:
+    def sampled(self, best: Trial) -> Trial:
+        """Try the exact posterior of the logistic loss, at higher ranks as long as it gains from them."""
+        if self.weighted:
             return best
-        near = best.recipe.loss is recipe.loss and best.recipe.sparse is None
-        trial = self.trial(recipe, best if near else None)
-        return trial if trial.beats(best) else best
+        winner: Trial | None = None
+        for rank in [rank for rank in RANKS if rank >= min(best.recipe.rank, max(RANKS))]:
+            recipe = sampled_recipe(replace(best.recipe, rank=rank))
+            cost = sum(self.budget.trial(kept.shape, kept.n, rank) for kept, _ in self.splits)
+            last = self.budget.least(self.shape, self.n, rank)
+            if self.spent + cost + last > self.budget.seconds:
+                break
+            near = best.recipe.loss is recipe.loss and best.recipe.sparse is None
+            near = near and best.recipe.rank == rank
+            trial = self.trial(recipe, best if near else None)
+            self.spent += cost
+            if winner is not None and not trial.beats(winner):
+                break
+            winner = trial
+            if rank >= min(self.shape):
+                break
+        # What is exact need not win by a margin.
+        return winner if winner is not None and winner.log_loss < best.log_loss else best
 
-    def _reckoned(self, recipe: Recipe) -> tuple[float, float]:
-        """Return the seconds that sampling is taken to need: on the splits, and on all answers."""
-        assert recipe.sampling is not None
-        sweeps = recipe.sampling.sweeps
-        wide = 0.5 + 0.5 * (recipe.rank / 10.0) ** 2
-
-        def seconds(shape: tuple[int, int], n: int) -> float:
-            answers, lines = 2.0 * n * _SECONDS_AN_ANSWER, sum(shape) * _SECONDS_A_LINE
-            return sweeps * (wide * (answers + lines) + _SECONDS_A_SWEEP)
-
-        return sum(seconds(kept.shape, kept.n) for kept, _ in self.splits), seconds(self.shape, self.n)
-
-    def final(self, best: Trial | None, seconds: float) -> Recipe:
-        """Return the recipe of the last fit; a chain may go on until it has roughly mixed."""
+    def final(self, best: Trial | None) -> Recipe:
+        """Return the recipe of the last fit; chains may go on until they have settled."""
         if best is None:
             return replace(FIRST, schedule=Schedule(_FINAL_ROUNDS))
         recipe = replace(best.recipe, schedule=Schedule(_FINAL_ROUNDS))
-        plan = recipe.sampling
-        if plan is None:
+        if recipe.sampling is None:
             return recipe
-        trials, once = self._reckoned(recipe)
-        longer = int(min(max((seconds - trials) // once, 1), _LONGEST))
-        plan = replace(
-            plan, n_samples=longer * plan.n_samples, settle=ROUGH_ESS**-0.5, n_least=plan.n_samples
-        )
+        plan = self.budget.plan(self.shape, self.n, recipe.rank, self.spent)
         return replace(recipe, sampling=plan)
 
     def table(self) -> pd.DataFrame:
@@ -277,7 +278,7 @@ class Search:
         rounds = _WARM_ROUNDS if warm else _COLD_ROUNDS
         short = replace(recipe, schedule=Schedule(rounds, _TRIAL_TOL))
         if recipe.sampling is not None:
-            short = replace(short, sampling=replace(recipe.sampling, n_chains=1, keep_bytes=0))
+            short = replace(short, sampling=replace(TRIAL, keep_bytes=0))
         posteriors, moments, done = [], [], 0
         for k, (kept, held) in enumerate(self.splits):
             start = warm.posteriors[k] if warm else None

@@ -106,6 +106,11 @@ class Workers(Protocol):
         """Threads for what is left to the CPU."""
         ...
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the work is done on a GPU."""
+        ...
+
     def journal(self) -> Descent | None:
         """Return where the next descent, or sampling run, leaves its state; None without a checkpoint."""
         ...

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from onebit.data.sides import SIDES
 from onebit.engine.descent import Schedule
-from onebit.engine.sampling.sampler import Plan
+from onebit.engine.sampling.plan import Plan
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import LOGISTIC, Loss
 from onebit.model.priors import Gamma, InverseGamma, VariancePrior

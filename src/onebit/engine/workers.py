@@ -16,7 +16,8 @@ from onebit.engine.cpu.threads import Threads, thread_count, threads
 from onebit.engine.crew import Callback, Prior, Workers
 from onebit.engine.gpu import device as gpus
 from onebit.engine.known import NOTHING, Known, known_of
-from onebit.engine.sampling.sampler import Plan, Sampled, sample
+from onebit.engine.sampling.plan import Plan
+from onebit.engine.sampling.sampler import Sampled, sample
 from onebit.engine.start import START_VARIANCE, Start, spectral_start
 from onebit.model.gaussians import Gaussians, independent_gaussians
 from onebit.model.hierarchy import Hierarchy
@@ -46,6 +47,11 @@ class Cpu:
     def count(self) -> int:
         """The number of threads."""
         return self.pool.count
+
+    @property
+    def on_gpu(self) -> bool:
+        """No."""
+        return False
 
     def journal(self) -> Descent | None:
         """Return where the next descent, or sampling run, leaves its state."""

@@ -33,6 +33,8 @@ ROUGH_RHAT, ROUGH_ESS = 1.05, 100.0
 USABLE_RHAT, USABLE_ESS = 1.1, 40.0
 # A chain has settled when its R-hat is below this, and its Monte Carlo error below what was asked.
 SETTLED_RHAT = ROUGH_RHAT
+# The Monte Carlo error of the log-loss at which predictions have settled.
+LOSS_ERROR = 0.0005
 # Functionals that all rows or all columns share: single effects move with them.
 SHARED = ("mean score", "norm of the factors", "norm of the row effects", "norm of the column effects")
 
@@ -88,6 +90,13 @@ class Diagnostics:
             bulk[moving] = array_stats.ess(part, chain_axis=0, draw_axis=1, method="bulk")
             tail[moving] = array_stats.ess(part, chain_axis=0, draw_axis=1, method="tail", prob=TAILS)
         return rhat, bulk, tail
+
+    def mixed(self) -> bool:
+        """Say whether the chains have at least roughly mixed, in every functional."""
+        if not self.enough:
+            return False
+        rhat, bulk, tail = self._rhat_ess()
+        return bool(rhat.max() <= SETTLED_RHAT and min(bulk.min(), tail.min()) >= ROUGH_ESS)
 
     def settled(self, error: float) -> bool:
         """Say whether every functional's mean is known to ``error`` posterior standard deviations."""
@@ -224,11 +233,14 @@ def sampling_words(model: Any) -> Sequence[str]:
             "Its uncertainties are approximate and too small: they leave out how rows and columns depend "
             "on each other.",
         ]
-    chains = "one chain" if part.n_chains == 1 else f"each of {part.n_chains} chains"
+    chains = "one chain" if part.n_chains == 1 else f"{part.n_chains} chains"
     first = (
-        f"Sampled: predictions are averages over {draws.count:,} draws of the exact posterior, kept from "
-        f"{part.n_sweeps_:,} sweeps of {chains}."
+        f"Sampled: predictions are averages over {draws.count:,} draws of the exact posterior, evenly "
+        f"spaced among the last {part.n_draws_:,} of {chains} of {part.n_sweeps_:,} sweeps each, which "
+        f"began where {part.n_iter_:,} rounds of the variational descent ended."
     )
+    if np.isfinite(part.loss_error_):
+        first += f" More draws would lower the expected log-loss by about {part.loss_error_:.1g}."
     mixing = Mixing.of(part.diagnostics_)
     words = [first, *mixing.sentences()]
     return words if mixing.verdict == "mixed" else [*words, _more_draws(model, part, mixing.ess)]

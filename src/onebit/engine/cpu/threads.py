@@ -52,6 +52,15 @@ class Threads:
         for future in pending:
             future.result()
 
+    def each(self, task: Callable[[int], object], count: int) -> None:
+        """Run ``task`` for every number below ``count``, each on a thread of its own."""
+        if self._pool is None:
+            for number in range(count):
+                task(number)
+            return
+        for future in [self._pool.submit(task, number) for number in range(count)]:
+            future.result()
+
     def even(self, task: Callable[[int, int], object], size: int, work_each: int = 1) -> None:
         """Run ``task`` over ``size`` items of equal work."""
         self.ranges(task, np.arange(size + 1, dtype=np.int64) * work_each)

@@ -132,7 +132,7 @@ def fold(partial, group_begin, group_end, PARTIAL: tl.constexpr, WIDTH: tl.const
     total = tl.zeros((WIDTH,), tl.float64)
     for k in range(begin, end):
         total += tl.load(partial + k * PARTIAL + at, mask=inside, other=0.0).to(tl.float64)
-    tl.store(partial + begin * PARTIAL + at, total.to(tl.float32), mask=inside)
+    tl.store(partial + begin * PARTIAL + at, total.to(partial.dtype.element_ty), mask=inside)
 
 
 @triton.jit

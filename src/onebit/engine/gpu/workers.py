@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from onebit.engine.crew import Callback
 from onebit.engine.gpu import predict
 from onebit.engine.gpu.data import DeviceView, uploaded
 from onebit.engine.gpu.intake import DeviceEntries, SortedEntries
+from onebit.engine.gpu.lines import on_gpu
 from onebit.engine.gpu.memory import (
     answer_bytes,
     refuse_what_does_not_fit,
@@ -26,9 +26,10 @@ from onebit.engine.gpu.presence import GpuPresence, GpuTall
 from onebit.engine.gpu.side import DeviceSide
 from onebit.engine.gpu.sorting import sorted_views
 from onebit.engine.gpu.start import spectral_start
-from onebit.engine.gpu.transfer import placed, to_host
+from onebit.engine.gpu.transfer import placed
 from onebit.engine.known import DIRECTIONS, NOTHING, Known, known_of
-from onebit.engine.sampling.sampler import Plan, Sampled, sample
+from onebit.engine.sampling.plan import Plan
+from onebit.engine.sampling.sampler import Sampled, sample
 from onebit.engine.start import START_VARIANCE, Start
 from onebit.model.gaussians import Gaussians
 from onebit.model.hierarchy import Hierarchy
@@ -68,6 +69,11 @@ class Gpu:
         self._kept: tuple[Observations, Views] | None = None
         self._planned = 0  # the state that the views at hand leave room for
         predict.forget()
+
+    @property
+    def on_gpu(self) -> bool:
+        """Yes."""
+        return True
 
     def journal(self) -> Descent | None:
         """Return where the next descent, or sampling run, leaves its state."""
@@ -135,16 +141,12 @@ class Gpu:
         callback: Callback | None,
         known: Known = NOTHING,
     ) -> Sampled:
-        """Sample the exact posterior, on the host's threads: the answers here are let go first."""
-        self._kept = None
-        rows, columns = (None if part is None else to_host(part) for part in known.values)
-        known = replace(known, values=(rows, columns))
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        with threads(self.count) as pool:
+        """Sample the exact posterior, here."""
+        views = self._views(observations, posterior.hierarchy, True, known.widths)
+        with threads(1) as pool:
             return sample(
                 observations, posterior, loss, temperature, plan, seed, pool, pairs, callback, known,
-                self.journal(),
+                self.journal(), on_gpu(views),
             )  # fmt: skip
 
     def hold(self, observations: Observations, views: Views) -> None:

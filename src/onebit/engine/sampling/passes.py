@@ -3,11 +3,11 @@
 A line of a table holds a present draw, ``(factors, 1, effect, 0 ...)`` in single precision, padded to
 whole vectors; a score is the product of ``(L_i, a_i, 1)`` with the other side's ``(R_j, 1, b_j)``. For
 each answer the pass forms the score, draws the variable that makes the loss Gaussian, and sums up the
-precision and the linear term of the row; then it draws the row. Before all that a row's length is drawn
-anew (``onebit.engine.sampling.lengths``). The variables of the answers are nowhere
-stored. Rows do not depend on each other, every random number is a function of its place
-(``sampling.philox``), and sums are taken in a fixed order: the chain is the same for any number of
-threads.
+precision and the linear term of the row; then it draws the row. Before all that every row moves without
+those variables: its length is drawn anew or, now and then, a place on an ellipse through it
+(``onebit.engine.sampling.lengths``, ``ellipses``). The variables of the answers are nowhere stored.
+Rows do not depend on each other, every random number is a function of its place (``sampling.philox``),
+and sums are taken in a fixed order: the chain is the same for any number of threads.
 
 With ``curvature`` w and ``pull`` p the pseudo-likelihood of a score is ``exp(p x - w x^2 / 2)``:
 
@@ -33,12 +33,18 @@ from onebit.engine.cpu.vectors import (
     weighted_products16,
     weighted_sum16,
 )
+from onebit.engine.sampling.ellipses import new_angle
 from onebit.engine.sampling.lengths import new_length, scratch
-from onebit.engine.sampling.variates import inverse_gaussians, normals, polya_gammas
+from onebit.engine.sampling.philox import OF_ELLIPSES, OF_LENGTHS, OF_ROWS, random_words, uniform, use
+from onebit.engine.sampling.variates import (
+    CHUNK,
+    inverse_gaussians,
+    normals,
+    polya_gamma_room,
+    polya_gammas,
+)
 from onebit.model.losses import HINGE_CODE, LOGISTIC_CODE
 
-# The most answers whose variables are drawn and summed up at once: their lines stay in the nearest cache.
-CHUNK = 64
 # A table of more numbers than this is far away; its lines are asked for some answers ahead.
 FAR = 250_000
 AHEAD = 12
@@ -49,6 +55,9 @@ HEAVY = 1e3
 # mean, on the other side of it. The distribution stays as it is, and what two sides and the answers'
 # variables would approach by a random walk, they approach faster.
 OVER = 0.8
+# How often a row moves along an ellipse, if it has few answers (of many, a step along it is short); at
+# other times its length is drawn anew.
+ELLIPSES, FEW = 0.125, 256
 
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
@@ -120,6 +129,8 @@ def sample_rows(
     for i in range(begin * LANES, min(end * LANES, start.shape[0] - 1)):
         longest = max(longest, start[i + 1] - start[i])
     parts, fixed, room = np.empty(longest, np.float32), np.empty(longest, np.float32), scratch()
+    across, before = np.empty(FEW, np.float32), np.empty(FEW, np.float32)
+    cross, prior_mean = np.zeros(width, np.float32), np.zeros(width, np.float32)
     weighted = copies.shape[0] > 0 if loss == LOGISTIC_CODE else weight.shape[0] > 0 or temperature != 1.0
     times = np.empty(longest if weighted else 0, np.float32)
     scores = np.empty(CHUNK, np.float32)
@@ -138,7 +149,7 @@ def sample_rows(
         np.zeros((n_free + 1) * LANES),
     )
     far = other.size > FAR
-    none = copies[:0]
+    none, words = copies[:0], polya_gamma_room()
     size = start.shape[0] - 1
     for group in range(begin, end):
         count_lanes = min(LANES, size - group * LANES)
@@ -150,6 +161,17 @@ def sample_rows(
             precision[:] = 0.0
             linear[:] = 0.0
             first, last = start[i], start[i + 1]
+            prior_line = i if prior_linear.shape[0] > 1 else 0
+            choice = uniform(random_words(key, 1, i, sweep, use(side, OF_LENGTHS, 0))[0])
+            turns = choice < ELLIPSES and last - first <= FEW
+            if turns:
+                for a in range(n_free):
+                    prior_mean[a] = prior_linear[prior_line, a] / prior_precision[a]
+                for a in range(0, n_free, 2):
+                    one, two = normals(key, a, i, sweep, side, OF_ELLIPSES)
+                    cross[a] = one / math.sqrt(prior_precision[a])
+                    if a + 1 < n_free:
+                        cross[a + 1] = two / math.sqrt(prior_precision[a + 1])
             for k in range(first, last):
                 if far and k + AHEAD < index.shape[0]:
                     for at in range(0, width, BLOCK):
@@ -158,35 +180,55 @@ def sample_rows(
                 for at in range(0, width, BLOCK):
                     part_of_score += dot16(own, at, other, np.uint32(index[k]), at)
                 parts[k - first] = part_of_score
+                if turns:
+                    part_across, part_before = np.float32(0.0), np.float32(0.0)
+                    for at in range(0, width, BLOCK):
+                        part_across += dot16(cross, at, other, np.uint32(index[k]), at)
+                        part_before += dot16(prior_mean, at, other, np.uint32(index[k]), at)
+                    across[k - first], before[k - first] = part_across, part_before
                 fixed[k - first] = other[np.uint32(index[k]), rank + 1]
                 if weighted:
                     if loss == LOGISTIC_CODE:
                         times[k - first] = copies[k]
                     else:
                         times[k - first] = temperature * (weight[k] if weight.shape[0] > 0 else 1.0)
-            prior_line = i if prior_linear.shape[0] > 1 else 0
-            square, line = 0.0, 0.0
-            for a in range(n_free):
-                square += prior_precision[a] * own[a] * own[a]
-                line += prior_linear[prior_line, a] * own[a]
-            answers = last - first, parts, fixed, sign[first:last], times
-            length = np.float32(
-                new_length(n_free, square, line, answers, loss, key, i, sweep, side, room)
-            )
-            for a in range(n_free):
-                own[a] *= length
+            if turns:
+                for k in range(last - first):
+                    parts[k] -= before[k]
+                    before[k] += fixed[k]
+                drawn = last - first, parts, across, before, sign[first:last], times
+                angle = new_angle(drawn, loss, key, i, sweep, side, room)
+                cosine, sine = np.float32(math.cos(angle)), np.float32(math.sin(angle))
+                for a in range(n_free):
+                    own[a] = prior_mean[a] + cosine * (own[a] - prior_mean[a]) + sine * cross[a]
+                for k in range(last - first):
+                    parts[k] = before[k] - fixed[k] + cosine * parts[k] + sine * across[k]
+            else:
+                square, line = 0.0, 0.0
+                for a in range(n_free):
+                    square += prior_precision[a] * own[a] * own[a]
+                    line += prior_linear[prior_line, a] * own[a]
+                answers = last - first, parts, fixed, sign[first:last], times
+                length = np.float32(
+                    new_length(n_free, square, line, answers, loss, key, i, sweep, side, room)
+                )
+                for a in range(n_free):
+                    own[a] *= length
+                for k in range(last - first):
+                    parts[k] *= length
             for chunk in range(first, last, CHUNK):
                 count = min(CHUNK, last - chunk)
                 for k in range(count):
                     if far:  # of a long row they have left the caches again
                         for at in range(0, width, BLOCK):
                             prefetch16(other, np.uint32(index[chunk + k]), at)
-                    scores[k] = length * parts[chunk - first + k] + fixed[chunk - first + k]
+                    scores[k] = parts[chunk - first + k] + fixed[chunk - first + k]
                 if loss == LOGISTIC_CODE:
                     repeated = none if copies.shape[0] == 0 else copies[chunk : chunk + count]
                     polya_gammas(
-                        hats, count, scores, repeated, key, chunk - first, i, sweep, side, curvatures
-                    )
+                        hats, count, scores, repeated, key, chunk - first, i, sweep, side, words,
+                        curvatures,
+                    )  # fmt: skip
                     for k in range(count):
                         u = float(copies[chunk + k]) if copies.shape[0] > 0 else 1.0
                         pulls[k] = 0.5 * u * sign[chunk + k]
@@ -202,21 +244,27 @@ def sample_rows(
                         c = float(pulls[k])
                         curvatures[k] *= c * c
                         pulls[k] = sign[chunk + k] * c
-                for k in range(count):
-                    w = curvatures[k]
-                    j = np.uint32(index[chunk + k])
-                    offset = float(fixed[chunk - first + k])
-                    pull = float(pulls[k]) - w * offset
-                    if loss == HINGE_CODE:
-                        pull += sign[chunk + k] * w
-                    if w < HEAVY:
-                        light[k], pulls[k] = w, pull
-                        continue
-                    light[k], pulls[k] = 0.0, 0.0
-                    for a in range(n_free):
-                        linear[a] += pull * other[j, a]
-                        for b in range(a + 1):
-                            precision[a, b] += w * other[j, a] * other[j, b]
+                if loss == LOGISTIC_CODE and copies.shape[0] == 0:  # none of them is heavy
+                    for k in range(count):
+                        w_light = np.float32(curvatures[k])
+                        light[k] = w_light
+                        pulls[k] -= w_light * fixed[chunk - first + k]
+                else:
+                    for k in range(count):
+                        w = curvatures[k]
+                        j = np.uint32(index[chunk + k])
+                        offset = float(fixed[chunk - first + k])
+                        pull = float(pulls[k]) - w * offset
+                        if loss == HINGE_CODE:
+                            pull += sign[chunk + k] * w
+                        if w < HEAVY:
+                            light[k], pulls[k] = w, pull
+                            continue
+                        light[k], pulls[k] = 0.0, 0.0
+                        for a in range(n_free):
+                            linear[a] += pull * other[j, a]
+                            for b in range(a + 1):
+                                precision[a, b] += w * other[j, a] * other[j, b]
                 for a in range(0, n_free, TILE):
                     for b in range(0, a + TILE, BLOCK):
                         weighted_products16(light, count, other, index, chunk, a, b, tile)
@@ -236,7 +284,7 @@ def sample_rows(
                 pulled[a * LANES + lane] = linear[a]
                 present[a * LANES + lane] = own[a]
             for a in range(0, n_free, 2):
-                one, two = normals(key, a, i, sweep, side)
+                one, two = normals(key, a, i, sweep, side, OF_ROWS)
                 noise[a * LANES + lane], noise[(a + 1) * LANES + lane] = one, two
         for lane in range(count_lanes, LANES):  # lanes without a row solve something harmless
             for a in range(n_free):

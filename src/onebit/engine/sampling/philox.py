@@ -17,7 +17,7 @@ _HIGH = np.uint64(32)
 _ROUNDS = 10
 
 # What numbers are for: the lowest bit of the last word is the side, then the purpose, then the attempt.
-OF_ANSWERS, OF_ROWS, OF_LENGTHS = 0, 1, 2
+OF_ANSWERS, OF_ROWS, OF_LENGTHS, OF_ELLIPSES = 0, 1, 2, 3
 _PURPOSE_BITS, _ATTEMPT_BITS = 1, 3
 
 

@@ -1,12 +1,16 @@
 """The sampler: chains side by side, sweep after sweep, and what is kept of them.
 
 Memory does not grow with the number of draws. Pairs that are asked for beforehand have their averages
-accumulated over every draw; of the factors, as many draws are kept, evenly spaced, as fit a stated number
-of bytes.
+accumulated over every draw; of the factors, draws are kept evenly spaced, as many as averages and tails
+need and as fit a stated number of bytes.
+
+A run that may settle goes in stretches, each twice as long as the one before. Only the last one counts:
+where chains are still on their way, what they passed through is left behind.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -17,68 +21,28 @@ from scipy.special import expit
 
 from onebit.data import checked
 from onebit.data.observations import Observations
-from onebit.data.sides import MEMBERS, SIDES
 from onebit.engine import checkpoint
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.crew import Progress
 from onebit.engine.known import NOTHING, Known
 from onebit.engine.sampling.chain import Chain
-from onebit.engine.sampling.philox import sweep_generator
+from onebit.engine.sampling.kept import Kept
+from onebit.engine.sampling.lines import Place, on_threads
+from onebit.engine.sampling.plan import Plan
 from onebit.engine.sampling.target import Target
-from onebit.model.diagnostics import Diagnostics
+from onebit.engine.sampling.watched import Watched
+from onebit.model.calibration import CERTAINTY
+from onebit.model.diagnostics import LOSS_ERROR, Diagnostics
 from onebit.model.draws import Draws, checked_draws
-from onebit.model.losses import Loss
+from onebit.model.losses import LOGISTIC, Loss
 from onebit.model.posterior import Posterior
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
 
-# Answers whose loss is one of the functionals, and pairs whose scores are.
-_WATCHED_ANSWERS, _WATCHED_PAIRS = 2000, 8
-# Draws between two looks at whether the chains have settled.
-_LOOK_EVERY = 20
-# A stream of its own for the choice of what is watched.
-_OF_WATCHED = 5
-# Slopes that are kept are drawn from numbers of their own: sweeps are fewer.
-OF_KEPT_SLOPES = 2**31
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long to sample and what to keep.
-
-    Attributes
-    ----------
-    n_samples, n_burn_in, n_chains : int
-        Draws of each chain, the sweeps before them, and chains.
-    n_thin : int
-        Sweeps between two draws.
-    settle : float or None
-        Stop before ``n_samples`` once the Monte Carlo error of every functional is below this share of
-        its posterior standard deviation.
-    n_least : int
-        Draws of each chain before it may stop so.
-    keep_bytes : int
-        The most that the kept draws of the factors may take.
-    """
-
-    n_samples: int = 200
-    n_burn_in: int = 20
-    n_chains: int = 1
-    n_thin: int = 1
-    settle: float | None = None
-    keep_bytes: int = 2**28
-    n_least: int = 0
-
-    @property
-    def total(self) -> int:
-        """The number of draws of all chains."""
-        return self.n_samples * self.n_chains
-
-    @property
-    def sweeps(self) -> int:
-        """The sweeps of one chain."""
-        return self.n_burn_in + self.n_samples * self.n_thin
+# Looks at whether chains have settled are taken after two, three and four quarters of a stretch, and not
+# before so many draws of a chain.
+_QUARTERS, _FEWEST_BEFORE_LOOK = 4, 40
 
 
 @dataclass(frozen=True)
@@ -101,138 +65,17 @@ class Averages:
 class Sampled:
     """What a sampler returns.
 
-    ``settled`` says whether it stopped because the functionals had settled.
+    ``settled`` says whether it stopped because it had settled; ``loss_error`` is the Monte Carlo error of
+    the log-loss of its answers, and ``n_draws`` the number of draws of all chains that averages are over.
     """
 
     draws: Draws
     diagnostics: Diagnostics
     averages: Averages
     n_sweeps: int
+    n_draws: int
     settled: bool
-
-
-class _Watched:
-    """The functionals: fixed answers and pairs, and norms that no rotation changes."""
-
-    def __init__(self, observations: Observations, loss: Loss, seed: int) -> None:
-        rng = np.random.default_rng([_OF_WATCHED, seed])
-        view, n = observations.by_row, observations.n
-        places = np.sort(rng.choice(n, size=min(n, _WATCHED_ANSWERS), replace=False))
-        self.loss = loss
-        self.rows = (np.searchsorted(view.start, places, side="right") - 1).astype(np.int32)
-        self.columns, self.sign = view.index[places], view.sign[places]
-        # Of rows and columns at random: entries that nobody answered among them.
-        self.pairs = tuple(
-            rng.integers(size, size=_WATCHED_PAIRS).astype(np.int32) for size in observations.shape
-        )
-        self.names = (
-            "loss", "mean score", "norm of the factors", "norm of the row effects",
-            "norm of the column effects", *(f"score {k + 1}" for k in range(_WATCHED_PAIRS)),
-        )  # fmt: skip
-
-    def values(self, chain: Chain) -> Array:
-        """Return the functionals of a chain's present state."""
-        factors = [chain.factors(side) for side in (0, 1)]
-        effects = [chain.effect(side) for side in (0, 1)]
-        loss = self.loss.value(self.sign * chain.scores(self.rows, self.columns)).mean()
-        averages = [part.mean(axis=0) for part in factors]
-        mean = effects[0].mean() + effects[1].mean() + (averages[0] * averages[1]).sum()
-        # Effects as users see them, on a typical column (or row), and what the factors add to them.
-        share, shape = chain.target.hierarchy.mean_share, chain.target.hierarchy.shape
-        centres = [share(side) * shape[side] * averages[side] for side in (0, 1)]
-        main = [effects[side] + (factors[side] * centres[1 - side]).sum(axis=1) for side in (0, 1)]
-        beyond = [part - centre for part, centre in zip(factors, centres, strict=True)]
-        squares = [np.einsum("mi,mj->ij", part, part) / len(part) for part in beyond]
-        return np.array(
-            [
-                loss,
-                mean,
-                np.sqrt((squares[0] * squares[1]).sum()),
-                main[0].std(),
-                main[1].std(),
-                *chain.scores(*self.pairs),
-            ]
-        )
-
-
-class _Kept:
-    """Room for the draws that are kept, and which they are."""
-
-    def __init__(self, plan: Plan, posterior: Posterior) -> None:
-        hierarchy = posterior.hierarchy
-        widths = [hierarchy.n_free(side) for side in (0, 1)]
-        numbers = sum(size * width for size, width in zip(posterior.shape, widths, strict=True))
-        each = 4 * numbers + 8 * (hierarchy.rank + 3)
-        self.total = plan.total
-        self.room = max(1, min(plan.total, plan.keep_bytes // each))
-        self.sides = [
-            np.empty((size, self.room, width), np.float32)
-            for size, width in zip(posterior.shape, widths, strict=True)
-        ]
-        self.factors = np.empty((self.room, hierarchy.rank))
-        self.effects = np.empty((self.room, 2))
-        self.intercept = np.empty(self.room)
-        self.regressed = [
-            0 if regression is None else regression.width for regression in hierarchy.regressions
-        ]
-        self.slopes = [
-            np.empty((self.room, width, free), np.float32)
-            for width, free in zip(self.regressed, widths, strict=True)
-        ]
-        self.typical = [np.empty((self.room, free)) for free in widths]
-        self.spread = [np.empty((self.room, free)) for free in widths]
-        self.count = 0
-
-    def offer(self, number: int, chain: Chain, pool: Threads) -> None:
-        """Keep draw ``number`` if it is its turn: the last of each of ``room`` equal stretches."""
-        if (number + 1) * self.room // self.total == number * self.room // self.total:
-            return
-        for side, kept in enumerate(self.sides):
-            kept[:, self.count] = chain.free(side)
-        self.factors[self.count] = chain.hyper.factors
-        self.effects[self.count] = chain.hyper.effects
-        self.intercept[self.count] = chain.hyper.intercept
-        rng = sweep_generator(chain.key, OF_KEPT_SLOPES + chain.sweep)
-        for side, slopes in enumerate(self.slopes):
-            if self.regressed[side]:
-                drawn = chain.drawn_slopes(side, pool, rng)
-                slopes[self.count] = drawn
-                typical, spread, pattern = chain.target.unknown(side, drawn)
-                self.typical[side][self.count], self.spread[side][self.count] = typical, spread
-                silent = chain.target.silent[side]
-                noise = rng.standard_normal((len(silent), drawn.shape[1]))
-                more = typical + noise * np.sqrt(pattern)
-                self.sides[side][silent, self.count] += more.astype(np.float32)
-        self.count += 1
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what is kept so far, by name."""
-        arrays: dict[str, NDArray[Any]] = {
-            "rows": self.sides[0][:, : self.count],
-            "columns": self.sides[1][:, : self.count],
-            "factors": self.factors[: self.count],
-            "effects": self.effects[: self.count],
-            "intercept": self.intercept[: self.count],
-        }
-        for side, name in enumerate(MEMBERS):
-            if self.regressed[side]:
-                arrays[f"{name}_slopes"] = self.slopes[side][: self.count]
-                arrays[f"{name}_typical"] = self.typical[side][: self.count]
-                arrays[f"{name}_spread"] = self.spread[side][: self.count]
-        return arrays
-
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take up what ``arrays`` returned."""
-        self.count = len(arrays["intercept"])
-        for side, name in enumerate(SIDES):
-            self.sides[side][:, : self.count] = arrays[name]
-        for name in ("factors", "effects", "intercept"):
-            getattr(self, name)[: self.count] = arrays[name]
-        for side, name in enumerate(MEMBERS):
-            if self.regressed[side]:
-                self.slopes[side][: self.count] = arrays[f"{name}_slopes"]
-                self.typical[side][: self.count] = arrays[f"{name}_typical"]
-                self.spread[side][: self.count] = arrays[f"{name}_spread"]
+    loss_error: float
 
 
 class Sampler:
@@ -248,17 +91,26 @@ class Sampler:
         seed: int,
         pairs: tuple[Codes, Codes] | None = None,
         known: Known = NOTHING,
+        pool: Threads | None = None,
+        place: Place | None = None,
     ) -> None:
         self.plan = plan
+        # Chains side by side, a thread each, where there are as many as threads; else one after the
+        # other, each on all of them.
+        pool = pool or Threads(1, None)
+        self.abreast = place is None and 1 < pool.count <= plan.n_chains
+        place = place or on_threads(Threads(1, None) if self.abreast else pool)
+        self.pool = pool
         self.seed = seed
         self.target = Target.of(observations, posterior.hierarchy, loss, temperature, known)
         self.chains = [
-            Chain.begin(self.target, posterior, seed, number) for number in range(plan.n_chains)
+            Chain.begin(self.target, posterior, seed, number, place) for number in range(plan.n_chains)
         ]
+        self.watched = Watched(self.chains[0].lines, observations.shape, observations.n, loss, seed)
         self.pairs = pairs or (np.empty(0, np.int32), np.empty(0, np.int32))
         self.sums = np.zeros((3, len(self.pairs[0])))
-        self.kept = _Kept(plan, posterior)
-        self.watched = _Watched(observations, loss, seed)
+        self.chances = np.zeros((plan.n_chains, _QUARTERS, len(self.watched.rows)))
+        self.kept = Kept(plan, posterior, self.chains[0].lines)
         self.values = np.empty((plan.n_chains, plan.n_samples, len(self.watched.names)))
         self.sweep = 0
         self.draws = 0
@@ -266,7 +118,6 @@ class Sampler:
 
     def run(
         self,
-        pool: Threads,
         callback: Callable[[Progress], None] | None = None,
         journal: checkpoint.Descent | None = None,
     ) -> Sampled:
@@ -274,14 +125,11 @@ class Sampler:
         plan = self.plan
         while self.sweep < plan.sweeps and not self.settled:
             self.sweep += 1
-            for chain in self.chains:
-                chain.step(pool)
+            self._step()
             since = self.sweep - plan.n_burn_in
             if since > 0 and since % plan.n_thin == 0:
-                self._record(pool)
-                look = plan.settle is not None and self.draws % _LOOK_EVERY == 0
-                look = look and self.draws >= plan.n_least
-                self.settled = look and self.diagnostics().settled(plan.settle or 0.0)
+                self._record()
+                self.settled = self._has_settled()
             if callback is not None:
                 loss = float(self.watched.values(self.chains[0])[0])
                 callback(SweepProgress(self.sweep, plan.sweeps, loss))
@@ -294,30 +142,92 @@ class Sampler:
             self.diagnostics(),
             self._averages(),
             self.sweep,
+            (self.draws - self.stretch[0]) * plan.n_chains,
             self.settled,
+            self.loss_error(),
         )
 
-    def diagnostics(self) -> Diagnostics:
-        """Return the functionals so far."""
-        return Diagnostics(self.watched.names, self.values[:, : self.draws])
+    @property
+    def stretch(self) -> tuple[int, int]:
+        """The stretch that the last draw is in."""
+        return self.plan.stretch(max(self.draws - 1, 0))
 
-    def _record(self, pool: Threads) -> None:
+    def diagnostics(self) -> Diagnostics:
+        """Return the functionals of the present stretch."""
+        return Diagnostics(self.watched.names, self.values[:, self.stretch[0] : self.draws])
+
+    def _quarter(self, draw: int) -> int:
+        """Return the quarter of its stretch that a draw is in."""
+        begin, end = self.plan.stretch(draw)
+        return (draw - begin) * _QUARTERS // (end - begin)
+
+    def loss_error(self) -> float:
+        """Return by how much endlessly many draws would lower the expected log-loss of answers.
+
+        From batch means: chains and quarters of the stretch make batches. The mean probability of an
+        answer is closer to the limit than those of the batches, by their number less one: what these
+        lose against it (a divergence, averaged over the places of the watched answers) says how close.
+        """
+        batches = self.chances[:, : self._quarter(max(self.draws - 1, 0)) + 1]
+        batches = batches.reshape(-1, batches.shape[-1])
+        few = len(batches) < 2 or self.draws - self.stretch[0] < _FEWEST_BEFORE_LOOK
+        if few or self.watched.loss is not LOGISTIC:  # others have no probabilities yet
+            return math.nan
+        chances = np.clip(batches / self._batch_sizes()[:, None], CERTAINTY, 1.0 - CERTAINTY)
+        mean = chances.mean(axis=0)
+        lost = mean * np.log(mean / chances) + (1.0 - mean) * np.log((1.0 - mean) / (1.0 - chances))
+        return float(lost.mean() / (len(chances) - 1))
+
+    def _batch_sizes(self) -> Array:
+        begin = self.stretch[0]
+        quarters = [self._quarter(draw) for draw in range(begin, self.draws)]
+        return np.tile(np.bincount(quarters), self.plan.n_chains).astype(float)
+
+    def _has_settled(self) -> bool:
+        """Look at whether the chains have settled, if it is time to."""
+        plan, (begin, end) = self.plan, self.stretch
+        done = self.draws - begin
+        if plan.settle is None or done < min(_FEWEST_BEFORE_LOOK, end - begin):
+            return False
+        last = self.draws == end or self._quarter(self.draws) > self._quarter(self.draws - 1)
+        if not last or 2 * done < end - begin:
+            return False
+        if plan.settle == "auto":
+            return self.diagnostics().mixed() and not self.loss_error() > LOSS_ERROR
+        return self.diagnostics().settled(float(plan.settle))
+
+    def _step(self) -> None:
+        """Make one sweep of every chain."""
+        if not self.abreast:
+            for chain in self.chains:
+                chain.step()
+            return
+        self.pool.each(lambda number: self.chains[number].step(), len(self.chains))
+
+    def _record(self) -> None:
+        begin, end = self.plan.stretch(self.draws)
+        if self.draws == begin:
+            self.sums[:], self.chances[:], self.kept.count = 0.0, 0.0, 0
+        chains, quarter = self.plan.n_chains, self._quarter(self.draws)
         for number, chain in enumerate(self.chains):
-            self.kept.offer(self.draws * self.plan.n_chains + number, chain, pool)
+            place = (self.draws - begin) * chains + number
+            self.kept.offer(place, (end - begin) * chains, chain)
             self.values[number, self.draws] = self.watched.values(chain)
+            self.chances[number, quarter] += expit(self.watched.margins(chain))
             if len(self.pairs[0]):
                 scores = chain.scores(*self.pairs)
                 self.sums += scores, scores**2, expit(scores)
         self.draws += 1
 
     def _averages(self) -> Averages:
-        mean, square, chance = self.sums / max(self.draws * self.plan.n_chains, 1)
+        mean, square, chance = self.sums / max((self.draws - self.stretch[0]) * self.plan.n_chains, 1)
         return Averages(mean, np.maximum(square - mean**2, 0.0), chance)
 
     def state(self) -> checkpoint.State:
         """Return everything that the chains need to go on, as arrays and JSON."""
         tensors = {f"kept.{name}": array for name, array in self.kept.arrays().items()}
         tensors |= {"sums": self.sums, "values": self.values[:, : self.draws]}
+        tensors["chances"] = self.chances
         tensors["pairs"] = np.stack(self.pairs)
         for number, chain in enumerate(self.chains):
             tensors |= chain.state(f"chain.{number}")
@@ -336,9 +246,12 @@ class Sampler:
         self.draws = checked.whole(content, "draws", draws, draws)
         self.settled = checked.flag(content, "settled")
         self.sums = array(tensors, "sums", np.float64, self.sums.shape).copy()
+        self.chances = array(tensors, "chances", np.float64, self.chances.shape, least=0).copy()
         shape = (plan.n_chains, self.draws, len(self.watched.names))
         self.values[:, : self.draws] = array(tensors, "values", np.float64, shape)
-        count = self.draws * plan.n_chains * self.kept.room // self.kept.total
+        begin, end = self.stretch
+        chains = plan.n_chains
+        count = self.kept.kept_of((self.draws - begin) * chains, (end - begin) * chains)
         hierarchy = self.target.hierarchy
         self.kept.restore(checked_draws(tensors, "kept", hierarchy, self.kept.regressed, count))
         for number, chain in enumerate(self.chains):
@@ -357,6 +270,7 @@ def sample(
     callback: Callable[[Progress], None] | None = None,
     known: Known = NOTHING,
     journal: checkpoint.Descent | None = None,
+    place: Place | None = None,
 ) -> Sampled:
     """Sample the exact posterior, starting from a variational one.
 
@@ -384,11 +298,13 @@ def sample(
         What is known of rows and columns.
     journal : checkpoint.Descent, optional
         Where the chains leave their state, and an earlier run may have left it.
+    place : callable, optional
+        Where lines are walked, if not on the threads of the pool; see ``sampling.lines``.
     """
-    sampler = Sampler(observations, posterior, loss, temperature, plan, seed, pairs, known)
+    sampler = Sampler(observations, posterior, loss, temperature, plan, seed, pairs, known, pool, place)
     if journal is not None:
         journal.found(sampler.restore)
-    sampled = sampler.run(pool, callback, journal)
+    sampled = sampler.run(callback, journal)
     if journal is not None:
         journal.keep(sampler.state())
     return sampled

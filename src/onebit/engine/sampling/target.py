@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +20,8 @@ Array = NDArray[np.float64]
 Table = NDArray[np.float32]
 Places = NDArray[np.int64]
 NO_PLACES = np.zeros((0, 0), np.int64)
+# Answers of a block, whose sums are added up in order, and most blocks.
+_BLOCK_ANSWERS, _MOST_BLOCKS = 8192, 1024
 
 
 class Target:
@@ -29,7 +32,7 @@ class Target:
         hierarchy: Hierarchy,
         loss: Loss,
         temperature: float,
-        views: tuple[View, View],
+        views: tuple[View, View] | Callable[[], tuple[View, View]],
         known: Known = NOTHING,
     ) -> None:
         if hierarchy.sparse is not None:
@@ -37,9 +40,8 @@ class Target:
         self.hierarchy = hierarchy
         self.loss = loss
         self.temperature = float(temperature)
-        self.views = views
+        self._views = views
         self.known = known
-        self.copies = tuple(self._whole_weights(view) for view in views)
         self.hats = polya_gamma_hats()
 
     @classmethod
@@ -52,13 +54,26 @@ class Target:
         known: Known = NOTHING,
     ) -> Target:
         """Return the posterior of some answers."""
-        return cls(hierarchy, loss, temperature, (observations.by_row, observations.by_column), known)
+        # Sorted when they are asked for: another device sorts its own.
+        return cls(
+            hierarchy, loss, temperature, lambda: (observations.by_row, observations.by_column), known
+        )
 
     @cached_property
-    def silent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows and the columns without answers, whose pattern is not known."""
-        rows, columns = (np.flatnonzero(view.counts == 0) for view in self.views)
+    def views(self) -> tuple[View, View]:
+        """The answers by row and by column, in this machine's memory."""
+        return self._views() if callable(self._views) else self._views
+
+    @cached_property
+    def copies(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many answers each one counts for, or nothing where that is one."""
+        rows, columns = (self._whole_weights(view) for view in self.views)
         return rows, columns
+
+    @cached_property
+    def blocks(self) -> NDArray[np.int64]:
+        """Where blocks of rows begin and end whose sums are added up in order."""
+        return blocks_of(self.views[0].start)
 
     def unknown(self, side: int, slopes: Array) -> tuple[Array, Array, Array]:
         """Return what slopes say of a member of which nothing is known.
@@ -72,24 +87,27 @@ class Target:
         return regression.typical @ slopes, square.sum(axis=0), pattern
 
     def _whole_weights(self, view: View) -> NDArray[np.int64]:
-        """Return how many answers each one counts for, or nothing where that is one."""
         if self.loss is not LOGISTIC:
             return np.empty(0, np.int64)
-        weight = np.ones(1) if len(view.weight) == 0 else view.weight.astype(float)
+        if len(view.weight) == 0:
+            copies = self.whole(np.ones(1))[0]
+            return np.empty(0, np.int64) if copies == 1 else np.full(len(view.index), copies)
+        return self.whole(view.weight.astype(float))
+
+    def whole(self, weight: Array) -> NDArray[np.int64]:
+        """Return how many answers some weights count for in the logistic loss, if that is whole."""
         copies = np.rint(self.temperature * weight).astype(np.int64)
         bad = np.abs(self.temperature * weight - copies) > 1e-6 * copies
         bad |= (copies < 1) | (copies > LARGEST_COPIES)
         if bad.any():
             what = f"temperature {self.temperature:g}"
-            if len(view.weight):
+            if (weight != 1.0).any():
                 what += f" times the weight {weight[bad][0]:g} of an answer"
             raise ValueError(
                 f"the logistic loss is sampled exactly where temperature times weight is a whole number "
                 f"from 1 to {LARGEST_COPIES}; got {what}. Set temperature=1 and whole weights, or use "
                 'HingeCompleter, which takes any, or inference="variational"'
             )
-        if len(view.weight) == 0:
-            return np.empty(0, np.int64) if copies[0] == 1 else np.full(len(view.index), copies[0])
         return copies
 
 
@@ -133,3 +151,17 @@ def filled_table(values: NDArray[np.floating], rank: int, has_effect: bool) -> T
     if has_effect:
         table[:, rank + 1] = values[:, rank]
     return table
+
+
+def blocks_of(start: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where blocks of rows begin and end: some thousand answers each, whatever the threads."""
+    answered = np.flatnonzero(np.diff(start) > 0)
+    if len(answered) == 0:
+        return np.zeros(1, np.int64)
+    total = int(start[-1])
+    count = min(max(total // _BLOCK_ANSWERS, 1), _MOST_BLOCKS)
+    cuts = np.searchsorted(start, np.linspace(0, total, count + 1)).astype(np.int64)
+    # Each block ends with a row that has answers.
+    cuts[0], cuts[-1] = 0, answered[-1] + 1
+    ends = answered[np.maximum(np.searchsorted(answered, cuts[1:], side="left") - 1, 0)] + 1
+    return np.unique(np.concatenate([[0], ends]))

@@ -4,8 +4,8 @@
   Devroye's variable with density ``cosh(h) exp(-h^2 x / 2) f(x)``, ``h = |z| / 2``, where ``f`` has two
   alternating series that converge at once. We draw it by rejection from a hat of some hundred strips of
   equal area, one hat for each of a grid of tilts ``h0 <= h``: nine draws in ten cost one comparison
-  with a bound on the density, and the others evaluate it. No approximation is involved; the grid only
-  moves work.
+  with a bound on the density, and the others evaluate it. No approximation is involved but for the
+  rounding of single precision; the grid only moves work.
 * Hinge loss: ``exp(-2 max(0, v))`` is a mixture of normal distributions of ``v`` over ``N(-s, s)``
   (Polson and Scott, 2011), and ``1 / s`` given ``v`` is inverse Gaussian with mean ``1 / |v|`` and
   shape one.
@@ -44,15 +44,24 @@ _AREA = 1.0 / 144.0
 _STRIPS = 160
 # From here on the first term of the second series is a bound on the density.
 _TAIL_FROM = 0.2
-# What a hat's line of ``tails`` holds: its strips, its tail's area relative to a strip's, where the tail
-# begins, and one over the density's factor.
-_COUNT, _SHARE, _FROM, _SCALE = range(4)
+# What a strip's four numbers are: its left edge, its width, and a bound from below on the share of its
+# hat that is under the density. The last strip is the tail, whose bound is zero.
+_LEFT, _WIDTH, _SQUEEZE = range(3)
+# What a hat's line of ``tails`` holds: its strips, where its tail begins, one over the density's factor.
+_COUNT, _FROM, _SCALE = range(3)
+# Edges are kept in single precision: hats are that much higher, and bounds that much lower.
+_HIGHER, _LOWER = 1.0 + 1e-6, 1.0 - 1e-5
+# One random word picks strip and place: the strips (and the tail, as a share of one) as a fixed-point
+# number with this many bits behind the point.
+_POINT = 23
 # Proposals that a copy of a draw may need; each is rejected once in twenty times.
 _COPY_BITS = 6
 LARGEST_COPIES = 10_000
 # Proposals in a row that may be rejected, an event of probability below 1e-80: the mean stands in then,
 # so that a loop ends whatever the numbers are.
 _MOST_PROPOSALS = 63
+# Answers whose variables are drawn at once.
+CHUNK = 64
 
 
 @numba.njit(forceinline=True, error_model="numpy")
@@ -80,9 +89,10 @@ def _tilted_density(tilt, x):
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _hats(edges, squeezes, tails):
+def _hats(strips, totals, tails):
     """Fill the hats of all tilts."""
-    for number in range(tails.shape[0]):
+    edges = np.zeros(2 * _STRIPS)
+    for number in range(totals.shape[0]):
         tilt = number / _TILTS_PER_UNIT
         low, high = 1e-3, 1.0
         for _ in range(60):  # the density has one mode
@@ -93,64 +103,77 @@ def _hats(edges, squeezes, tails):
                 high -= third
         mode = 0.5 * (low + high)
         # A little above what is computed: the mode and the density have rounding errors.
-        safe = 1.0 + 1e-9
         right, count = mode, 0
         while right > 0.0:  # up to the mode, the highest point of a strip is its right end
             count += 1
-            edges[number, _STRIPS - count] = right
-            right -= min(_AREA / (safe * _tilted_density(tilt, right)), right)
-        edges[number, 0] = 0.0
-        edges[number, 1 : count + 1] = edges[number, _STRIPS - count :].copy()
+            edges[_STRIPS - count] = right
+            right -= min(_AREA / (_HIGHER * _tilted_density(tilt, right)), right)
+        edges[0] = 0.0
+        edges[1 : count + 1] = edges[_STRIPS - count : _STRIPS].copy()
         rate = 0.125 * math.pi**2 + 0.5 * tilt * tilt
         while True:
-            left = edges[number, count]
+            left = edges[count]
             tail = 0.5 * math.pi * math.cosh(tilt) * math.exp(-rate * left) / rate
             if left >= _TAIL_FROM and tail <= _AREA:
                 break
-            edges[number, count + 1] = left + _AREA / (safe * _tilted_density(tilt, left))
+            edges[count + 1] = left + _AREA / (_HIGHER * _tilted_density(tilt, left))
             count += 1
         for strip in range(count):
-            left, right = edges[number, strip], edges[number, strip + 1]
+            left, right = edges[strip], edges[strip + 1]
             lowest = _tilted_density(tilt, right)
             if left < mode:
                 lowest = _tilted_density(tilt, left) if left > 0.0 else 0.0
-            squeezes[number, strip] = lowest / safe * (right - left) / _AREA
+            strips[number, strip, _LEFT] = left
+            strips[number, strip, _WIDTH] = right - left
+            strips[number, strip, _SQUEEZE] = _LOWER * lowest * (right - left) / _AREA
+        totals[number] = np.uint32((count + tail / _AREA) * 2.0**_POINT)
         tails[number, _COUNT] = count
-        tails[number, _SHARE] = tail / _AREA
-        tails[number, _FROM] = edges[number, count]
+        tails[number, _FROM] = edges[count]
         tails[number, _SCALE] = 1.0 / math.cosh(tilt)
 
 
 @lru_cache(maxsize=1)
-def polya_gamma_hats() -> tuple[Array, Array, Array]:
-    """Return the hats that ``polya_gamma`` draws from, made once a process."""
-    edges, squeezes = np.zeros((2, _TILTS, _STRIPS))
-    tails = np.zeros((_TILTS, 4))
-    _hats(edges, squeezes, tails)
-    return edges, squeezes, tails
+def polya_gamma_hats() -> tuple[NDArray[np.float32], NDArray[np.uint32], Array]:
+    """Return the hats that ``polya_gammas`` draws from, made once a process.
+
+    The strips of every tilt, their number as a fixed-point one, and their tails.
+    """
+    strips = np.zeros((_TILTS, _STRIPS, 4), np.float32)
+    totals, tails = np.zeros(_TILTS, np.uint32), np.zeros((_TILTS, 3))
+    _hats(strips, totals, tails)
+    return strips, totals, tails
 
 
 @numba.njit(forceinline=True, error_model="numpy")
-def _proposed(hats, tilt, first, second, third):
-    """Return a draw, or a negative number where the proposal is rejected."""
-    edges, squeezes, tails = hats
+def _strip(totals, number, word):
+    """Return the strip that a word picks, and the place in it between 0 and 1."""
+    place = np.uint64(word) * np.uint64(totals[number])
+    strip = np.uint32(place >> np.uint64(32 + _POINT))
+    within = np.uint32(place >> np.uint64(_POINT))
+    return strip, np.float32(within) * np.float32(2.0**-32)
+
+
+@numba.njit(error_model="numpy")
+def _judged(hats, tilt, first, second):
+    """Return the draw that two words propose, or a negative number where it is rejected."""
+    strips, totals, tails = hats
     number = np.uint32(tilt * _TILTS_PER_UNIT)
-    least = number / _TILTS_PER_UNIT
-    place = uniform(first) * (tails[number, _COUNT] + tails[number, _SHARE])
-    height = uniform(third)
-    strip = np.uint32(place)
+    strip, within = _strip(totals, number, first)
+    height = uniform(second)
     if strip < tails[number, _COUNT]:
-        left = edges[number, strip]
-        width = edges[number, strip + np.uint32(1)] - left
-        x = left + width * uniform(second)
-        loss = 0.5 * (tilt * tilt - least * least) * x
-        if height <= squeezes[number, strip] * (1.0 - loss):  # exp(-loss) is above that
-            return x
+        width = float(strips[number, strip, _WIDTH])
+        x = float(strips[number, strip, _LEFT] + strips[number, strip, _WIDTH] * within)
         hat = _AREA / width * tails[number, _SCALE]
     else:
+        least = number / _TILTS_PER_UNIT
         rate = 0.125 * math.pi**2 + 0.5 * least * least
-        x = tails[number, _FROM] - math.log(uniform(second)) / rate
+        count = np.uint64(tails[number, _COUNT])
+        share = (totals[number] - (count << np.uint64(_POINT))) * 2.0**-_POINT
+        # The place within the tail's share of a strip, as a number from 0 to 1.
+        x = tails[number, _FROM] - math.log(max(1.0 - float(within) / share, 2.0**-26)) / rate
         hat = 0.5 * math.pi * math.exp(-rate * x)
+    if x <= 0.0:
+        return -1.0
     return x if height * hat <= math.exp(-0.5 * tilt * tilt * x) * _density(x) else -1.0
 
 
@@ -203,32 +226,73 @@ def _far_draw(tilt, key, answer, row, sweep, side, attempt):
     return _mean(tilt)
 
 
+@numba.njit(error_model="numpy")
+def _near_draw(hats, tilt, key, answer, row, sweep, side, attempt):
+    """Draw with a tilt on the grid, from proposal ``attempt`` on."""
+    for _ in range(_MOST_PROPOSALS):
+        words = random_words(key, answer, row, sweep, use(side, OF_ANSWERS, attempt))
+        x = _judged(hats, tilt, words[0], words[1])
+        if x > 0.0:
+            return x
+        attempt += 1
+    return _mean(tilt)
+
+
+@numba.njit(forceinline=True)
+def polya_gamma_room():
+    """Return room for the words of a chunk, and for the answers whose first proposal was not taken."""
+    return np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.int64)
+
+
 @numba.njit(forceinline=True, error_model="numpy")
-def polya_gammas(hats, count, scores, copies, key, first, row, sweep, side, out):
+def polya_gammas(hats, count, scores, copies, key, first, row, sweep, side, room, out):
     """Write draws of ``PG(copies, score)`` for ``count`` answers of a row, the ``first``-th on.
 
-    ``copies`` is empty where all are one.
+    ``copies`` is empty where all are one. ``first`` is even: two answers share a call of the generator.
     """
+    if copies.shape[0] > 0:
+        for k in range(count):
+            tilt, total = 0.5 * abs(float(scores[k])), 0.0
+            for copy in range(copies[k]):
+                attempt = (copy << _COPY_BITS) + 1
+                if tilt * _TILTS_PER_UNIT < _TILTS:
+                    total += _near_draw(hats, tilt, key, first + k, row, sweep, side, attempt)
+                else:
+                    total += _far_draw(tilt, key, first + k, row, sweep, side, attempt)
+            out[k] = 0.25 * total
+        return
+    strips, totals, _ = hats
+    places, heights, again = room
+    purpose = use(side, OF_ANSWERS, 0)
+    for pair in range((count + 1) // 2):
+        words = random_words(key, (first >> 1) + pair, row, sweep, purpose)
+        places[2 * pair], heights[2 * pair] = words[0], words[1]
+        places[2 * pair + 1], heights[2 * pair + 1] = words[2], words[3]
+    left = 0
     for k in range(count):
+        tilt = np.float32(0.5) * abs(scores[k])
+        grid = tilt * np.float32(_TILTS_PER_UNIT)
+        number = np.uint32(min(grid, np.float32(_TILTS - 1)))
+        strip, within = _strip(totals, number, places[k])
+        x = strips[number, strip, _LEFT] + strips[number, strip, _WIDTH] * within
+        least = np.float32(number) * np.float32(1.0 / _TILTS_PER_UNIT)
+        loss = np.float32(0.5) * (tilt - least) * (tilt + least) * x
+        bound = strips[number, strip, _SQUEEZE] * (np.float32(1.0) - loss)  # exp(-loss) is above that
+        out[k] = np.float32(0.25) * x
+        # Scores beyond the grid, and those that are no numbers, fail this too.
+        taken = np.float32(heights[k]) * np.float32(2.0**-32) < bound and grid < np.float32(_TILTS)
+        again[left] = k
+        left += 0 if taken else 1
+    for place in range(left):
+        k = again[place]
         tilt = 0.5 * abs(float(scores[k]))
-        near = tilt * _TILTS_PER_UNIT < _TILTS
-        total = 0.0
-        for copy in range(copies[k] if copies.shape[0] > 0 else 1):
-            attempt = copy << _COPY_BITS
-            words = random_words(key, first + k, row, sweep, use(side, OF_ANSWERS, attempt))
-            if near:
-                x = _proposed(hats, tilt, words[0], words[1], words[2])
-                last = attempt + _MOST_PROPOSALS
-                while x < 0.0 and attempt < last:
-                    attempt += 1
-                    words = random_words(key, first + k, row, sweep, use(side, OF_ANSWERS, attempt))
-                    x = _proposed(hats, tilt, words[0], words[1], words[2])
-                if x < 0.0:
-                    x = _mean(tilt)
-            else:
-                x = _far_draw(tilt, key, first + k, row, sweep, side, attempt)
-            total += x
-        out[k] = 0.25 * total
+        if tilt * _TILTS_PER_UNIT < _TILTS:
+            x = _judged(hats, tilt, places[k], heights[k])
+            if x < 0.0:
+                x = _near_draw(hats, tilt, key, first + k, row, sweep, side, 1)
+        else:
+            x = _far_draw(tilt, key, first + k, row, sweep, side, 1)
+        out[k] = 0.25 * x
 
 
 @numba.njit(forceinline=True, error_model="numpy")
@@ -255,9 +319,10 @@ def inverse_gaussians(count, inverse_mean, key, first, row, sweep, side, out):
 
 
 @numba.njit(forceinline=True, error_model="numpy")
-def normals(key, coordinate, row, sweep, side):
+def normals(key, coordinate, row, sweep, side, purpose):
     """Return two standard normal draws of a row."""
-    words = random_words(key, coordinate, row, sweep, use(side, OF_ROWS, 0))
+    # Other purposes draw uniform numbers from attempt zero on, for coordinate zero.
+    words = random_words(key, coordinate + 1, row, sweep, use(side, purpose, 0))
     radius = math.sqrt(-2.0 * math.log(fine_uniform(words[0], words[1])))
     angle = 2.0 * math.pi * fine_uniform(words[2], words[3])
     return radius * math.cos(angle), radius * math.sin(angle)
@@ -266,7 +331,15 @@ def normals(key, coordinate, row, sweep, side):
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def draw_polya_gamma(hats, scores, copies, key, sweep, out):
     """Fill ``out`` with draws of ``PG(copies, score)``; ``copies`` is empty where all are one."""
-    polya_gammas(hats, scores.shape[0], scores, copies, key, 0, 0, sweep, 0, out)
+    room, single = polya_gamma_room(), np.empty(CHUNK, np.float32)
+    for first in range(0, scores.shape[0], CHUNK):
+        count = min(CHUNK, scores.shape[0] - first)
+        for k in range(count):
+            single[k] = scores[first + k]
+        repeated = copies if copies.shape[0] == 0 else copies[first : first + count]
+        polya_gammas(
+            hats, count, single, repeated, key, first, 0, sweep, 0, room, out[first : first + count]
+        )
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -279,4 +352,4 @@ def draw_inverse_gaussian(inverse_mean, key, sweep, out):
 def draw_normal(key, sweep, out):
     """Fill ``out`` with standard normal draws; its length is even."""
     for k in range(0, out.shape[0], 2):
-        out[k], out[k + 1] = normals(key, k, 0, sweep, 0)
+        out[k], out[k + 1] = normals(key, k, 0, sweep, 0, OF_ROWS)

@@ -1,0 +1,90 @@
+"""What an effort buys: how long AutoCompleter may sample, by a fixed reckoning.
+
+The search must not depend on how busy a machine is, so it does not look at a clock: it reckons what a
+sweep costs on one core (or on a GPU), and how many fit the seconds that an effort stands for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onebit.engine.sampling.plan import Plan
+
+# Seconds of one core (or of a GPU) for sampling, and the most draws of a chain.
+EFFORTS: dict[str, tuple[float, int]] = {
+    "quick": (12.0, 200),
+    "default": (120.0, 1000),
+    "thorough": (1200.0, 5000),
+}
+# What a sweep of one chain is taken to cost on a core, in seconds: by itself, for each answer and side,
+# and for each row and column, at rank 10; a share of it grows with the square of the rank.
+_SWEEP, _ANSWER, _LINE, _GROWS = 3e-3, 1.3e-7, 8e-7, 0.3
+# The same on a GPU.
+_GPU_SWEEP, _GPU_ANSWER, _GPU_LINE = 8e-3, 3e-10, 1e-9
+# Short chains that are there to be ranked, and the chains of the last fit.
+TRIAL = Plan(n_samples=40, n_burn_in=20, n_chains=2)
+CHAINS, FEWEST = 4, 50
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The seconds of one core that sampling may take, and how they are spent.
+
+    Attributes
+    ----------
+    seconds : float
+        In all: trials on the held-out splits, and the last fit.
+    most_draws : int
+        Of a chain in the last fit.
+    on_gpu : bool
+        Where it runs.
+    n_samples, n_chains, n_burn_in : int or None
+        Of the last fit, where the user has asked for so many.
+    """
+
+    seconds: float
+    most_draws: int
+    on_gpu: bool = False
+    n_samples: int | None = None
+    n_chains: int | None = None
+    n_burn_in: int | None = None
+
+    def sweep(self, shape: tuple[int, int], n: int, rank: int) -> float:
+        """Return the seconds that one sweep of one chain is taken to need."""
+        fixed, answer, line = (
+            (_GPU_SWEEP, _GPU_ANSWER, _GPU_LINE) if self.on_gpu else (_SWEEP, _ANSWER, _LINE)
+        )
+        wide = 1.0 - _GROWS + _GROWS * (rank / 10.0) ** 2
+        return fixed + wide * (2.0 * n * answer + sum(shape) * line)
+
+    def trial(self, shape: tuple[int, int], n: int, rank: int) -> float:
+        """Return the seconds of a short run that is there to be ranked."""
+        return TRIAL.n_chains * TRIAL.sweeps * self.sweep(shape, n, rank)
+
+    def least(self, shape: tuple[int, int], n: int, rank: int) -> float:
+        """Return the seconds of the shortest last fit that is worth its name."""
+        return (self._burn_in + 2 * FEWEST) * self.sweep(shape, n, rank)
+
+    @property
+    def _burn_in(self) -> int:
+        return TRIAL.n_burn_in if self.n_burn_in is None else self.n_burn_in
+
+    def plan(self, shape: tuple[int, int], n: int, rank: int, spent: float) -> Plan:
+        """Return the plan of the last fit for what is left of the seconds.
+
+        Chains go on until they have settled, unless the user has said how long.
+        """
+        sweeps = int(max(self.seconds - spent, 0.0) / self.sweep(shape, n, rank))
+        chains = self.n_chains
+        if chains is None:
+            chains = min(CHAINS, max(sweeps // (self._burn_in + FEWEST), 1))
+        if self.n_samples is not None:
+            return Plan(self.n_samples, self._burn_in, chains)
+        draws = min(max(sweeps // chains - self._burn_in, FEWEST), self.most_draws)
+        return Plan(draws, self._burn_in, chains, settle="auto")
+
+    def sentence(self, seconds: float, cores: int) -> str:
+        """Say how long sampling will take at most."""
+        where = "on the GPU" if self.on_gpu else f"on {cores} core{'s' if cores > 1 else ''}"
+        shared = 1 if self.on_gpu else cores
+        return f"sampling takes about {max(seconds / shared, 1.0):.0f} s at most {where}, by a reckoning"

@@ -1,0 +1,267 @@
+"""The lines of all rows and columns of one chain, where the kernels walk them: the CPU's.
+
+The chain itself asks for nothing that grows with the data: sums over lines (``Moments``), the same linear
+change of all lines of a side (``Change``), one pass that draws a side anew, and one that looks at the
+answers along a few directions of the whole. So another device needs these and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.data.sides import MEMBERS
+from onebit.engine.cpu import tall
+from onebit.engine.cpu.threads import Threads
+from onebit.engine.cpu.vectors import LANES
+from onebit.engine.sampling import passes, whole
+from onebit.engine.sampling.target import Table, Target, filled_table
+from onebit.model.hierarchy import Hierarchy
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What every line of a side becomes: ``line matrix + shift``, factors first, then the effect."""
+
+    matrix: Array
+    shift: Array
+
+    @classmethod
+    def stretched(cls, diagonal: Array) -> Change:
+        """Return the change that multiplies every coordinate by a number."""
+        return cls(np.diag(diagonal), np.zeros(len(diagonal)))
+
+    def then(self, after: Change) -> Change:
+        """Return this change followed by another."""
+        return Change(*_composed(self.matrix, self.shift, after.matrix, after.shift))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over the lines of a side: of the lines, of their outer products, and with what is known.
+
+    What is known has mean zero over a side, so that its products do not notice a shift.
+    """
+
+    size: int
+    total: Array
+    gram: Array
+    projections: Array | None
+
+    def changed(self, change: Change) -> Moments:
+        """Return the moments after a change of all lines."""
+        total, gram = _moved(self.size, self.total, self.gram, change.matrix, change.shift)
+        projections = self.projections
+        return Moments(
+            self.size, total, gram, None if projections is None else projections @ change.matrix
+        )
+
+
+# Of matrices so small that a call of a linear algebra library takes longer than the work.
+@numba.njit(cache=True, error_model="numpy")
+def _product(left, right):
+    out = np.zeros((left.shape[0], right.shape[1]))
+    for i in range(left.shape[0]):
+        for k in range(left.shape[1]):
+            value = left[i, k]
+            if value != 0.0:
+                for j in range(right.shape[1]):
+                    out[i, j] += value * right[k, j]
+    return out
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _composed(matrix, shift, after_matrix, after_shift):
+    moved = _product(shift.reshape(1, -1), after_matrix)[0]
+    return _product(matrix, after_matrix), moved + after_shift
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _moved(size, total, gram, matrix, shift):
+    turned = _product(total.reshape(1, -1), matrix)[0]
+    out = _product(np.ascontiguousarray(matrix.T), _product(gram, matrix))
+    for i in range(out.shape[0]):
+        for j in range(out.shape[0]):
+            out[i, j] += turned[i] * shift[j] + shift[i] * turned[j] + size * shift[i] * shift[j]
+    return turned + size * shift, out
+
+
+class Lines(Protocol):
+    """The lines ``(factors, 1, effect)`` of rows and columns, on some device."""
+
+    def draw(
+        self, side: int, key: tuple[int, int], sweep: int, precision: Array, linear: Array,
+        slopes: Array | None,
+    ) -> Array:  # fmt: skip
+        """Draw all lines of a side; return what they say of the scales of the columns of factors."""
+        ...
+
+    def moments(self, side: int) -> Moments:
+        """Return the sums over a side's lines."""
+        ...
+
+    def change(self, side: int, change: Change) -> None:
+        """Change all lines of a side."""
+        ...
+
+    def along(self, scale: Array, level: float, centres: tuple[float, float]) -> whole.Along:
+        """Return the loss of all answers where the whole is changed, and how it bends."""
+        ...
+
+    def scores(self, rows: Codes, columns: Codes) -> Array:
+        """Return the present scores of pairs of codes."""
+        ...
+
+    def answers(self, places: NDArray[np.int64]) -> tuple[Codes, Codes, NDArray[np.int8]]:
+        """Return the rows, columns and signs of some answers, by their places in row order."""
+        ...
+
+    def silent(self, side: int) -> NDArray[np.int64]:
+        """Return the rows (or columns) without answers, whose pattern is not known."""
+        ...
+
+    def table(self, side: int) -> Table:
+        """Return the lines of a side in this machine's memory."""
+        ...
+
+    def put(self, side: int, table: Table) -> None:
+        """Take up other lines."""
+        ...
+
+
+class CpuLines:
+    """Lines in this machine's memory, drawn on the threads of a pool."""
+
+    def __init__(self, target: Target, tables: list[Table], pool: Threads) -> None:
+        self.target, self.tables, self.pool = target, tables, pool
+
+    @property
+    def _hierarchy(self) -> Hierarchy:
+        return self.target.hierarchy
+
+    def draw(
+        self, side: int, key: tuple[int, int], sweep: int, precision: Array, linear: Array,
+        slopes: Array | None,
+    ) -> Array:  # fmt: skip
+        """Draw all lines of a side; return what they say of the scales of the columns of factors."""
+        target, rank = self.target, self._hierarchy.rank
+        view, copies = target.views[side], target.copies[side]
+        linear = linear[None]
+        if slopes is not None:
+            known = np.asarray(target.known.values[side])
+            linear = linear + precision * tall.times(known, slopes, self.pool)
+        table, other = self.tables[side], self.tables[1 - side]
+        groups = -(-view.size // LANES)
+        scales = np.empty((groups if rank else 0, rank * (rank + 1)))
+
+        def task(begin: int, end: int) -> None:
+            passes.sample_rows(
+                begin, end, view.start, view.index, view.sign, view.weight, copies, other, table,
+                precision, linear, target.temperature, target.loss.code, rank,
+                self._hierarchy.has_effect(side), target.hats, key, sweep, side, scales,
+            )  # fmt: skip
+
+        self.pool.ranges(task, np.append(view.start[:-1:LANES], view.start[-1]))
+        if not np.isfinite(table.sum(dtype=float)):
+            bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
+            raise diverged(target, side, sweep, int(bad[0]) if len(bad) else None)
+        return scales.sum(axis=0)
+
+    def free(self, side: int) -> Table:
+        """Return the coordinates of one side: the factors, then the effect if there is one."""
+        return free_coordinates(self.tables[side], self._hierarchy, side)
+
+    def moments(self, side: int) -> Moments:
+        """Return the sums over a side's lines."""
+        free, values = self.free(side), self.target.known.values[side]
+        return Moments(
+            len(free),
+            free.sum(axis=0, dtype=float),
+            tall.inner(free, free, self.pool),
+            None if values is None else tall.inner(values, free, self.pool),
+        )
+
+    def change(self, side: int, change: Change) -> None:
+        """Change all lines of a side."""
+        rank, table = self._hierarchy.rank, self.tables[side]
+        moved = tall.times(self.free(side), change.matrix, self.pool) + change.shift
+        table[:, :rank] = moved[:, :rank]
+        if self._hierarchy.has_effect(side):
+            table[:, rank + 1] = moved[:, rank]
+
+    def along(self, scale: Array, level: float, centres: tuple[float, float]) -> whole.Along:
+        """Return the loss of all answers where the whole is changed, and how it bends."""
+        return whole.along(self.target, self.tables, scale, level, centres, self.pool)
+
+    def scores(self, rows: Codes, columns: Codes) -> Array:
+        """Return the present scores of pairs of codes."""
+        rank = self._hierarchy.rank
+        left, right = self.tables[0][rows], self.tables[1][columns]
+        score = np.einsum("nk,nk->n", left[:, :rank], right[:, :rank]).astype(float)
+        return score + left[:, rank + 1] + right[:, rank + 1]
+
+    def answers(self, places: NDArray[np.int64]) -> tuple[Codes, Codes, NDArray[np.int8]]:
+        """Return the rows, columns and signs of some answers, by their places in row order."""
+        view = self.target.views[0]
+        rows = (np.searchsorted(view.start, places, side="right") - 1).astype(np.int32)
+        return rows, view.index[places], view.sign[places]
+
+    def silent(self, side: int) -> NDArray[np.int64]:
+        """Return the rows (or columns) without answers, whose pattern is not known."""
+        return np.flatnonzero(self.target.views[side].counts == 0)
+
+    def table(self, side: int) -> Table:
+        """Return the lines of a side."""
+        return self.tables[side]
+
+    def put(self, side: int, table: Table) -> None:
+        """Take up other lines."""
+        self.tables[side] = table
+
+
+# Puts factors and effects of rows and columns where the kernels of a device walk them.
+Place = Callable[[Target, list[NDArray[np.floating]]], Lines]
+
+
+def on_threads(pool: Threads) -> Place:
+    """Return what puts lines into this machine's memory, for the threads of a pool."""
+
+    def place(target: Target, values: list[NDArray[np.floating]]) -> Lines:
+        hierarchy = target.hierarchy
+        tables = [
+            filled_table(part, hierarchy.rank, hierarchy.has_effect(side))
+            for side, part in enumerate(values)
+        ]
+        return CpuLines(target, tables, pool)
+
+    return place
+
+
+on_one_thread = on_threads(Threads(1, None))
+
+
+def free_coordinates(table: Table, hierarchy: Hierarchy, side: int) -> Table:
+    """Return the factors of all lines, then the effect if the side has one."""
+    rank = hierarchy.rank
+    if not hierarchy.has_effect(side):
+        return table[:, :rank]
+    free = np.empty((len(table), rank + 1), np.float32)
+    free[:, :rank], free[:, rank] = table[:, :rank], table[:, rank + 1]
+    return free
+
+
+def diverged(target: Target, side: int, sweep: int, line: int | None) -> FloatingPointError:
+    """Return the error of a chain whose numbers left what a machine holds."""
+    where = f"the {MEMBERS[side]}s" if line is None else f"{MEMBERS[side]} {line}"
+    return FloatingPointError(
+        f"the chain diverged in sweep {sweep}: a draw of {where} is not finite; lower the "
+        f"temperature ({target.temperature:g}) or the weights of the answers"
+    )

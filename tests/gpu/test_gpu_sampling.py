@@ -1,0 +1,159 @@
+"""The sampler on a GPU against the CPU's, against quadrature and against itself."""
+
+import numpy as np
+import pytest
+from scipy import integrate
+
+from onebit import LogisticCompleter, load
+from onebit.data.observations import Observations
+from onebit.engine.gpu import device as gpus
+from onebit.engine.gpu.data import uploaded
+from onebit.engine.gpu.lines import GpuLines
+from onebit.engine.sampling.lines import Change, on_one_thread
+from onebit.engine.sampling.target import Target
+from onebit.model.hierarchy import Hierarchy
+from onebit.model.losses import HINGE, LOGISTIC
+from onebit.model.priors import InverseGamma
+
+LOSSES = pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)
+
+
+def world(shape, rank, loss, device, temperature=1.0, weight=None, seed=0, density=0.7):
+    """Return both kinds of lines of one made table, and what they sample."""
+    rng = np.random.default_rng(seed)
+    pairs = np.argwhere(rng.random(shape) < density)
+    signs = rng.choice([-1, 1], size=len(pairs))
+    weight = None if weight is None else np.resize(weight, len(pairs))
+    seen = Observations.from_pairs(pairs, signs, weight)
+    prior = InverseGamma(3.0, 2.0)
+    hierarchy = Hierarchy(seen.shape, rank, True, True, prior, prior, 0.7, factor_means=True)
+    target = Target.of(seen, hierarchy, loss, temperature)
+    values = [rng.normal(size=(size, rank + 1)) for size in seen.shape]
+    views = tuple(uploaded(view, device, False) for view in (seen.by_row, seen.by_column))
+    return GpuLines(target, values, views), on_one_thread(target, values), target
+
+
+@LOSSES
+@pytest.mark.parametrize(("rank", "weight"), [(0, None), (2, None), (3, [1.0, 3.0])])
+def test_the_log_likelihood_along_the_whole_is_the_cpus(loss, rank, weight, device, small):
+    here, there, _ = world(small, rank, loss, device, 1.0 if loss is LOGISTIC else 1.7, weight)
+    scale = np.exp(0.1 * np.arange(rank + 2.0))
+    one, two = (lines.along(scale, 0.3, (0.2, 0.0)) for lines in (here, there))
+    assert one.value == pytest.approx(two.value, rel=1e-5)
+    np.testing.assert_allclose(one.slope, two.slope, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(one.curvature, two.curvature, rtol=1e-4, atol=1e-3)
+
+
+def test_lines_are_summed_changed_and_kept_as_on_the_cpu(device, small):
+    here, there, target = world(small, 3, LOGISTIC, device)
+    rng = np.random.default_rng(3)
+    for side in (0, 1):
+        change = Change(np.eye(4) + 0.1 * rng.normal(size=(4, 4)), rng.normal(size=4))
+        for lines in (here, there):
+            lines.change(side, change)
+        one, two = here.moments(side), there.moments(side)
+        np.testing.assert_allclose(one.total, two.total, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(one.gram, two.gram, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(here.table(side), there.table(side), rtol=1e-5, atol=1e-5)
+        here.put(side, there.table(side))
+        np.testing.assert_array_equal(here.table(side), there.table(side))
+    rows, columns = (rng.integers(size, size=20) for size in target.hierarchy.shape)
+    np.testing.assert_allclose(here.scores(rows, columns), there.scores(rows, columns), atol=1e-5)
+    places = np.arange(0, 20, 3)
+    for one, two in zip(here.answers(places), there.answers(places), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def rows_of(loss, device, signs, scores, copies, temperature=1.0, weight=None):
+    """Return lines of many equal rows that gave the same answers to columns of known effects."""
+    pairs = np.argwhere(np.ones((copies, len(signs)), bool))
+    told = None if weight is None else np.tile(weight, copies)
+    seen = Observations.from_pairs(pairs, np.tile(signs, copies), told)
+    prior = InverseGamma(3.0, 2.0)
+    hierarchy = Hierarchy(seen.shape, 0, True, True, prior, prior, 0.7)
+    target = Target.of(seen, hierarchy, loss, temperature)
+    views = tuple(uploaded(view, device, False) for view in (seen.by_row, seen.by_column))
+    return GpuLines(target, [np.zeros((copies, 1)), np.asarray(scores)[:, None]], views)
+
+
+@LOSSES
+@pytest.mark.parametrize("weight", [None, [1.0, 2.0, 1.0, 3.0]])
+def test_rows_given_the_columns_have_the_moments_of_quadrature(loss, weight, device):
+    """Rows with an effect alone: its density given the columns is one-dimensional."""
+    signs, fixed = np.array([1, 1, -1, 1]), np.array([0.5, -1.0, 26.0, 2.0])
+    copies, burn, keep = (24, 4, 4) if gpus.interpreted() else (20_000, 10, 10)
+    lines = rows_of(loss, device, signs, fixed, copies, weight=weight)
+    times = np.ones(4) if weight is None else np.array(weight)
+    found = []
+    for sweep in range(burn + keep):
+        lines.draw(0, (7, 9), sweep + 1, np.array([0.5]), np.array([0.2]), None)
+        if sweep >= burn:
+            found.append(lines.table(0)[:, 1].astype(float))
+    grid = np.linspace(-40.0, 15.0, 20_001)
+    loss_there = loss.value(signs * (grid[:, None] + fixed))
+    log = 0.2 * grid - 0.25 * grid**2 - (times * loss_there).sum(axis=1)
+    density = np.exp(log - log.max())
+    density /= integrate.simpson(density, x=grid)
+    mean = integrate.simpson(density * grid, x=grid)
+    spread = integrate.simpson(density * (grid - mean) ** 2, x=grid)
+    found = np.array(found)
+    error = np.sqrt(found.mean(axis=0).var(ddof=1) / copies)
+    assert abs(found.mean() - mean) < 4.5 * error
+    squares = ((found - mean) ** 2).mean(axis=0)
+    assert abs(squares.mean() - spread) < 4.5 * np.sqrt(squares.var(ddof=1) / copies)
+
+
+def test_draws_depend_on_their_key_alone(device, small):
+    here, there, _ = world(small, 2, LOGISTIC, device)
+    tables = []
+    for key in ((1, 2), (1, 2), (3, 2)):
+        for side in (0, 1):
+            here.put(side, there.table(side))
+        for sweep in (1, 2):
+            for side in (0, 1):
+                here.draw(side, key, sweep, np.ones(3), np.zeros(3), None)
+        tables.append(here.table(0))
+    np.testing.assert_array_equal(tables[0], tables[1])
+    assert not np.allclose(tables[0], tables[2])
+
+
+def test_a_sampled_fit_runs_on_the_gpu_from_end_to_end(small, tmp_path):
+    rng = np.random.default_rng(1)
+    pairs = np.argwhere(rng.random(small) < 0.8)
+    answers = rng.random(len(pairs)) < 0.6
+    draws = 3 if gpus.interpreted() else 60
+    settings = {"inference": "sampling", "n_samples": draws, "n_chains": 2, "n_burn_in": 1, "max_iter": 2}
+    models = [
+        LogisticCompleter(2, random_state=0, device="cuda", **settings).fit(pairs, answers)
+        for _ in range(2)
+    ]
+    chances = [model.predict_proba(pairs[:9]) for model in models]
+    np.testing.assert_array_equal(*chances)
+    models[0].save(tmp_path / "gpu.onebit")
+    np.testing.assert_array_equal(load(tmp_path / "gpu.onebit").predict_proba(pairs[:9]), chances[0])
+
+
+@pytest.mark.skipif(gpus.interpreted(), reason="long chains need a GPU")
+@pytest.mark.parametrize("kind", ["plain", "patterned"])
+def test_long_chains_of_both_devices_agree(kind):
+    rng = np.random.default_rng(2)
+    shape = (200, 150)
+    truth = rng.normal(size=(shape[0], 2)) @ rng.normal(size=(2, shape[1])) + rng.normal(size=shape[1])
+    pairs = np.argwhere(rng.random(shape) < 0.3)
+    answers = rng.random(len(pairs)) < 1 / (1 + np.exp(-truth[tuple(pairs.T)]))
+    settings = {"inference": "sampling", "n_samples": 800, "n_chains": 4, "n_burn_in": 100}
+    settings["pattern"] = None if kind == "plain" else "both"
+    here, there = (
+        LogisticCompleter(4, random_state=0, device=place, **settings).fit(pairs, answers)
+        for place in ("cuda", "cpu")
+    )
+    asked = np.argwhere(rng.random(shape) < 0.05)
+    one, two = (model.predict_proba(asked)[:, 1] for model in (here, there))
+    assert np.abs(one - two).mean() < 0.01
+    shared = ["loss", "mean score", "norm of the row effects", "norm of the column effects"]
+    for name in shared:
+        first, second = here.diagnostics_.loc[name], there.diagnostics_.loc[name]
+        error = np.hypot(
+            first["sd"] / np.sqrt(first["ess_bulk"]), second["sd"] / np.sqrt(second["ess_bulk"])
+        )
+        assert abs(first["mean"] - second["mean"]) < 4.5 * error
