@@ -10,15 +10,11 @@ import pytest
 from hypothesis import settings
 
 from onebit import simulate
-from onebit.completers.efforts import EFFORTS
 from onebit.data.datasets import load_movielens_100k
 
 # The first example of a test pays for compilation; results repeat from run to run.
 settings.register_profile("onebit", deadline=None, derandomize=True)
 settings.load_profile("onebit")
-
-# Tests of AutoCompleter ask what it does, not how well it has sampled: they sample less.
-EFFORTS["default"] = (8.0, 150)
 
 DATA = Path(os.environ.get("ONEBIT_DATA", Path(__file__).parents[1] / "data"))
 

@@ -180,7 +180,7 @@ def z_scores(world, n_prior, n_chain, rng):
 @pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)
 def test_the_joint_distribution_is_the_same_simulated_forwards_and_by_the_chain(loss, prior):
     world = World((4, 3), hierarchy(prior), loss, temperature=1.0 if loss is LOGISTIC else 1.7)
-    found = z_scores(world, 3000, 5000, np.random.default_rng(15))
+    found = z_scores(world, 2000, 3000, np.random.default_rng(15))
     assert np.abs(found).max() < 4.0, found.round(1)
 
 
@@ -207,14 +207,14 @@ def test_the_joint_distribution_is_the_same_with_what_is_known_of_rows_and_colum
     monkeypatch.setitem(globals(), "STRENGTHS", grid)
     known = known_of_tiny((5, 3), np.random.default_rng(2))
     world = World((5, 3), hierarchy("inverse-gamma", (5, 3)), loss, known=known)
-    found = z_scores(world, 4000, 5000, np.random.default_rng(3))
+    found = z_scores(world, 2500, 3000, np.random.default_rng(3))
     assert np.abs(found).max() < 4.0, found.round(1)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(True, False), (False, True), (False, False)])
 def test_the_joint_distribution_is_the_same_without_some_effects(rows, columns):
     world = World((4, 3), hierarchy("inverse-gamma", rows=rows, columns=columns), LOGISTIC)
-    found = z_scores(world, 2000, 2000, np.random.default_rng(6))
+    found = z_scores(world, 1500, 2000, np.random.default_rng(6))
     assert np.abs(found).max() < 4.0, found.round(1)
 
 
@@ -224,7 +224,7 @@ def test_weights_count_as_the_joint_distribution_says(loss):
     world = World((4, 3), hierarchy("inverse-gamma"), loss, weight=weight)
     if loss is LOGISTIC:  # then the pseudo-likelihoods of yes and no do not add up to one
         assert world.target.copies[0].max() == 3
-    found = z_scores(world, 3000, 6000, np.random.default_rng(7))
+    found = z_scores(world, 2000, 4000, np.random.default_rng(7))
     assert np.abs(found).max() < 4.0, found.round(1)
 
 
@@ -251,7 +251,7 @@ def test_a_long_chain_agrees_with_brute_force(loss):
     weight /= weight.sum()
     known = np.array([weight @ np.tanh(x) for x in scores] + [weight @ np.log(variance), weight @ mu])
     chain, found = world.chain(rng), []
-    for _ in range(4000):
+    for _ in range(2500):
         chain.step()
         values = np.tanh(chain.scores(world.rows, world.columns))
         found.append([*values, np.log(chain.hyper.factors[0]), chain.hyper.intercept])

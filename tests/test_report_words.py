@@ -299,7 +299,7 @@ def test_a_sampled_model_says_how_well_its_chains_have_mixed(sampled):
     for sentence in sampling_words(sampled):
         assert sentence in text
     assert f"averages over {sampled.draws_.count} draws" in text
-    assert f"kept from {sampled.n_sweeps_} sweeps of one chain" in text
+    assert f"of {sampled.n_chains} chains of {sampled.n_sweeps_} sweeps each" in text
     assert f"worst R-hat {mixing.rhat:.2f}, smallest effective sample size {int(mixing.ess)}" in text
     assert "The variational descent converged" in text
     assert "The chains started there." in text

@@ -249,6 +249,10 @@ def fit(
                 f"holding {certify:.0%} of the answers out for the certificate (--certify 0 for none)"
             )
         begin = time.perf_counter()
+        if model == "auto":
+            voice.note(
+                f"searching the model; then {estimator.effort_words()} (--effort {effort or 'default'})"
+            )
         with voice.warnings_as_notes(), voice.fitting("fitting") as callback:
             estimator.fit(seen, certify=certify, callback=callback, checkpoint=checkpoint)
             first = estimator

@@ -25,6 +25,7 @@ from onebit.data import checked
 from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
+from onebit.engine.cpu.threads import thread_count
 from onebit.engine.crew import Callback
 from onebit.engine.fitting import Fitted, fit
 from onebit.engine.recipe import Recipe
@@ -156,7 +157,7 @@ class AutoCompleter(PairClassifier):
             search = Search(observations, rng, crew, callback, self.pattern is not None, budget)
             best = search.run() if search.usable else None
             if best is not None and budget.seconds:
-                logger.info("%s", budget.sentence(budget.seconds, crew.count))
+                logger.info("%s", self.effort_words())
                 best = search.sampled(best)
             recipe = search.final(best)
             begin = best.posteriors[0] if best else None
@@ -172,6 +173,20 @@ class AutoCompleter(PairClassifier):
             "search_": search.table(),
         }
         return replace(found, attributes=found.attributes | chosen)
+
+    def effort_words(self) -> str:
+        """Say how long sampling may take here, before it starts.
+
+        Examples
+        --------
+        >>> from onebit import AutoCompleter
+        >>> AutoCompleter(effort="quick", n_jobs=1).effort_words()
+        'sampling takes about 12 s at most on 1 core, by a reckoning'
+        """
+        budget = self._budget(self.device not in ("cpu", "auto"))
+        if not budget.seconds:
+            return "nothing is sampled"
+        return budget.sentence(budget.seconds, thread_count(self.n_jobs))
 
     def _budget(self, on_gpu: bool) -> Budget:
         seconds, most = EFFORTS[self.effort]

@@ -61,7 +61,7 @@ class Draws:
     --------
     >>> from onebit import LogisticCompleter, simulate
     >>> world = simulate.world("B1", rank=2, shape=(40, 30), density=0.5, seed=0)
-    >>> model = LogisticCompleter(3, inference="sampling", n_samples=50, random_state=0)
+    >>> model = LogisticCompleter(3, inference="sampling", n_samples=50, n_chains=1, random_state=0)
     >>> draws = model.fit(world.pairs, world.answers).draws_
     >>> draws.count
     50

@@ -61,6 +61,8 @@ def summary(model: PairClassifier) -> dict[str, Any]:
     draws = getattr(part, "draws_", None)
     if draws is not None:
         content["sweeps"], content["draws"] = part.n_sweeps_, draws.count
+        content["chains"], content["draws_made"] = part.n_chains, part.n_draws_
+        content["loss_error"] = part.loss_error_ if np.isfinite(part.loss_error_) else None
         mixing = Mixing.of(part.diagnostics_)
         content["mixing"] = mixing.verdict
         for name, value in (("rhat", mixing.rhat), ("ess", mixing.ess)):
