@@ -6,7 +6,7 @@ sweep costs on one core (or on a GPU), and how many fit the seconds that an effo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onebit.engine.sampling.plan import Plan
 
@@ -24,6 +24,8 @@ _GPU_SWEEP, _GPU_ANSWER, _GPU_LINE = 8e-3, 3e-10, 1e-9
 # Short chains that are there to be ranked, and the chains of the last fit.
 TRIAL = Plan(n_samples=40, n_burn_in=20, n_chains=2)
 CHAINS, FEWEST = 4, 50
+# The share of the seconds that a trial may take before its chains are the shortest, and its most draws.
+_TRIAL_SHARE, _LONGEST_TRIAL = 0.1, 200
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,15 @@ class Budget:
         wide = 1.0 - _GROWS + _GROWS * (rank / 10.0) ** 2
         return fixed + wide * (2.0 * n * answer + sum(shape) * line)
 
-    def trial(self, shape: tuple[int, int], n: int, rank: int) -> float:
-        """Return the seconds of a short run that is there to be ranked."""
-        return TRIAL.n_chains * TRIAL.sweeps * self.sweep(shape, n, rank)
+    def trial(self, shape: tuple[int, int], n: int, rank: int, splits: int) -> tuple[Plan, float]:
+        """Return the plan of runs that are there to be ranked, one a split, and their seconds.
+
+        They are short, but longer where that costs little: few draws say less than they could.
+        """
+        each = splits * TRIAL.n_chains * self.sweep(shape, n, rank)
+        draws = int(_TRIAL_SHARE * self.seconds / each) - TRIAL.n_burn_in
+        plan = replace(TRIAL, n_samples=min(max(draws, TRIAL.n_samples), _LONGEST_TRIAL))
+        return plan, plan.sweeps * each
 
     def least(self, shape: tuple[int, int], n: int, rank: int) -> float:
         """Return the seconds of the shortest last fit that is worth its name."""

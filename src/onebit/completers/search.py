@@ -18,6 +18,7 @@ from onebit.engine.descent import Schedule
 from onebit.engine.fitting import fit, known_of
 from onebit.engine.known import Known
 from onebit.engine.recipe import SIDES, Recipe
+from onebit.engine.sampling.plan import Plan
 from onebit.model.calibration import CERTAINTY, Calibration, expected_sigmoid, fit_calibration
 from onebit.model.losses import HINGE, LOGISTIC
 from onebit.model.posterior import Posterior
@@ -67,9 +68,9 @@ def with_effects(recipe: Recipe, effects: bool) -> Recipe:
     return replace(recipe, row_effects=effects, column_effects=effects)
 
 
-def sampled_recipe(recipe: Recipe) -> Recipe:
+def sampled_recipe(recipe: Recipe, plan: Plan = TRIAL) -> Recipe:
     """Return the exact posterior of the logistic loss with this rank and these effects."""
-    plain = Recipe(rank=recipe.rank, sampling=TRIAL, pattern=recipe.pattern)
+    plain = Recipe(rank=recipe.rank, sampling=plan, pattern=recipe.pattern)
     return with_effects(plain, recipe.row_effects)
 
 
@@ -207,8 +208,9 @@ class Search:
             return best
         winner: Trial | None = None
         for rank in [rank for rank in RANKS if rank >= min(best.recipe.rank, max(RANKS))]:
-            recipe = sampled_recipe(replace(best.recipe, rank=rank))
-            cost = sum(self.budget.trial(kept.shape, kept.n, rank) for kept, _ in self.splits)
+            kept = self.splits[0][0]
+            plan, cost = self.budget.trial(kept.shape, kept.n, rank, len(self.splits))
+            recipe = sampled_recipe(replace(best.recipe, rank=rank), plan)
             last = self.budget.least(self.shape, self.n, rank)
             if self.spent + cost + last > self.budget.seconds:
                 break
@@ -278,7 +280,7 @@ class Search:
         rounds = _WARM_ROUNDS if warm else _COLD_ROUNDS
         short = replace(recipe, schedule=Schedule(rounds, _TRIAL_TOL))
         if recipe.sampling is not None:
-            short = replace(short, sampling=replace(TRIAL, keep_bytes=0))
+            short = replace(short, sampling=replace(recipe.sampling, keep_bytes=0))
         posteriors, moments, done = [], [], 0
         for k, (kept, held) in enumerate(self.splits):
             start = warm.posteriors[k] if warm else None
