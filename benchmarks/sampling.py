@@ -15,7 +15,7 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -176,20 +176,27 @@ def summary(values: list[float], scale: float = 1.0, digits: int = 4) -> str:
     return f"{array.mean():.{digits}f} ± {error:.{digits}f}"
 
 
+def splits_of(
+    data: tuple[NDArray[np.int32], NDArray[np.int8]], held: float, count: int
+) -> Iterator[Split]:
+    """Yield random splits that hold out a number of answers, or a share below one."""
+    pairs, signs = data
+    size = int(held if held >= 1 else held * len(signs))
+    for seed in range(count):
+        order = np.random.default_rng(seed).permutation(len(signs))
+        yield Split(pairs, signs, order[size:], order[:size])
+
+
 def real(folder: Path, names: list[str]) -> str:
     lines = []
     for name in names:
         data = read(folder, name)
         if data is None:
             continue
-        pairs, signs = data
         count, held, ranks = REAL[name]
-        size = held if held >= 1 else int(held * len(signs))
         for rank in ranks:
             results: dict[str, list[Result]] = {"ours": [], "quarter": [], "smurff": []}
-            for seed in range(count):
-                order = np.random.default_rng(seed).permutation(len(signs))
-                split = Split(pairs, signs, order[int(size) :], order[: int(size)])
+            for split in splits_of(data, held, count):
                 results["ours"].append(ours(split, rank, BURN_IN, SAMPLES))
                 results["quarter"].append(ours(split, rank, BURN_IN // 4, SAMPLES // 4))
                 results["smurff"].append(smurff(split, rank))
@@ -225,15 +232,10 @@ def contest(folder: Path, names: list[str], splits: int, cores: int) -> str:
         data = read(folder, name)
         if data is None:
             continue
-        pairs, signs = data
-        _, held, _ = REAL[name]
-        size = int(held if held >= 1 else held * len(signs))
         mine: list[Result] = []
         mixing: list[float] = []
         theirs: dict[tuple[int, int], list[Result]] = {setting: [] for setting in SETTINGS}
-        for seed in range(splits):
-            order = np.random.default_rng(seed).permutation(len(signs))
-            split = Split(pairs, signs, order[size:], order[:size])
+        for split in splits_of(data, REAL[name][1], splits):
             result, rhat, _ = auto(split)
             mine.append(result)
             mixing.append(rhat)

@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 
 from onebit import LogisticCompleter
-from onebit.engine.sampling import sampler
 from onebit.engine.sampling.chain import Chain
 from onebit.study.page import markdown
 
@@ -53,12 +52,12 @@ class Watch:
         self.passes: list[float] = []
 
     def __enter__(self) -> Watch:
-        self.before = sampler.Sampler._step, Chain._draw_side
+        self.before = Chain.step, Chain._draw_side
         step, draw = self.before
 
-        def timed_step(run: Any) -> None:
+        def timed_step(chain: Any) -> None:
             begin = time.perf_counter()
-            step(run)
+            step(chain)
             self.steps.append(time.perf_counter() - begin)
 
         def timed_draw(chain: Any, side: int, rng: Any) -> Any:
@@ -67,11 +66,11 @@ class Watch:
             self.passes.append(time.perf_counter() - begin)
             return found
 
-        sampler.Sampler._step, Chain._draw_side = timed_step, timed_draw  # type: ignore[method-assign]
+        Chain.step, Chain._draw_side = timed_step, timed_draw  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *error: object) -> None:
-        sampler.Sampler._step, Chain._draw_side = self.before  # type: ignore[method-assign]
+        Chain.step, Chain._draw_side = self.before  # type: ignore[method-assign]
 
     @property
     def milliseconds(self) -> tuple[float, float]:

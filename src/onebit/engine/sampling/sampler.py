@@ -97,10 +97,11 @@ class Sampler:
         self.plan = plan
         # Chains side by side, a thread each, where there are as many as threads; else one after the
         # other, each on all of them.
-        pool = pool or Threads(1, None)
-        self.abreast = place is None and 1 < pool.count <= plan.n_chains
-        place = place or on_threads(Threads(1, None) if self.abreast else pool)
-        self.pool = pool
+        alone = Threads(1, None)
+        pool = pool or alone
+        abreast = place is None and pool.count <= plan.n_chains
+        self.pool = pool if abreast else alone
+        place = place or on_threads(alone if abreast else pool)
         self.seed = seed
         self.target = Target.of(observations, posterior.hierarchy, loss, temperature, known)
         self.chains = [
@@ -125,13 +126,13 @@ class Sampler:
         plan = self.plan
         while self.sweep < plan.sweeps and not self.settled:
             self.sweep += 1
-            self._step()
+            self.pool.each(lambda number: self.chains[number].step(), plan.n_chains)
             since = self.sweep - plan.n_burn_in
             if since > 0 and since % plan.n_thin == 0:
                 self._record()
                 self.settled = self._has_settled()
             if callback is not None:
-                loss = float(self.watched.values(self.chains[0])[0])
+                loss = self.watched.mean_loss(self.watched.margins(self.chains[0]))
                 callback(SweepProgress(self.sweep, plan.sweeps, loss))
             if journal is not None:
                 journal.offer(self.state)
@@ -196,14 +197,6 @@ class Sampler:
             return self.diagnostics().mixed() and not self.loss_error() > LOSS_ERROR
         return self.diagnostics().settled(float(plan.settle))
 
-    def _step(self) -> None:
-        """Make one sweep of every chain."""
-        if not self.abreast:
-            for chain in self.chains:
-                chain.step()
-            return
-        self.pool.each(lambda number: self.chains[number].step(), len(self.chains))
-
     def _record(self) -> None:
         begin, end = self.plan.stretch(self.draws)
         if self.draws == begin:
@@ -212,8 +205,9 @@ class Sampler:
         for number, chain in enumerate(self.chains):
             place = (self.draws - begin) * chains + number
             self.kept.offer(place, (end - begin) * chains, chain)
-            self.values[number, self.draws] = self.watched.values(chain)
-            self.chances[number, quarter] += expit(self.watched.margins(chain))
+            margins = self.watched.margins(chain)
+            self.values[number, self.draws] = self.watched.values(chain, margins)
+            self.chances[number, quarter] += expit(margins)
             if len(self.pairs[0]):
                 scores = chain.scores(*self.pairs)
                 self.sums += scores, scores**2, expit(scores)

@@ -41,10 +41,13 @@ class Watched:
         """Return the scores of the watched answers, those of "no" with the other sign."""
         return self.sign * chain.scores(self.rows, self.columns)
 
-    def values(self, chain: Chain) -> Array:
-        """Return the functionals of a chain's present state."""
+    def mean_loss(self, margins: Array) -> float:
+        """Return the mean loss of the watched answers."""
+        return float(self.loss.value(margins).mean())
+
+    def values(self, chain: Chain, margins: Array) -> Array:
+        """Return the functionals of a chain's present state, in which the answers have these margins."""
         hierarchy, rank = chain.target.hierarchy, chain.target.hierarchy.rank
-        loss = self.loss.value(self.margins(chain)).mean()
         means = [part.total / part.size for part in chain.moments]
         averages = [mean[:rank] for mean in means]
         level = sum(float(mean[rank]) for side, mean in enumerate(means) if hierarchy.has_effect(side))
@@ -60,7 +63,7 @@ class Watched:
             squares.append(about[:rank, :rank] - cross - cross.T + np.outer(centres[side], centres[side]))
         return np.array(
             [
-                loss,
+                self.mean_loss(margins),
                 level + (averages[0] * averages[1]).sum(),
                 np.sqrt(max(float((squares[0] * squares[1]).sum()), 0.0)),
                 *spreads,
