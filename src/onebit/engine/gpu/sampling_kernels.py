@@ -113,6 +113,15 @@ def _inverse_gaussian(inverse_mean, first, second, third):
 
 
 @triton.jit
+def _gathered(answers, other, k, there, at, inside, STRIDE: tl.constexpr):
+    """Return the signs of some answers, and the other side's lines that they face."""
+    answer = tl.load(answers + k, mask=there, other=0)
+    lines = other + (answer & _CODE_BITS).to(tl.int64) * STRIDE
+    tile = tl.load(lines[:, None] + at[None, :], mask=there[:, None] & inside[None, :], other=0.0)
+    return tl.where(answer < 0, -1.0, 1.0), tile
+
+
+@triton.jit
 def sample_walk(
     answers, weight, copies, start, chunk_row, row_chunk, other, own, strips, totals, tails, partial,
     settings, numbers, first_chunk, first_answer,
@@ -141,10 +150,7 @@ def sample_walk(
     for step in range(0, count, BLOCK):
         k = step + tl.arange(0, BLOCK)
         there = k < count
-        answer = tl.load(answers + begin + k, mask=there, other=0)
-        y = tl.where(answer < 0, -1.0, 1.0)
-        lines = other + (answer & _CODE_BITS).to(tl.int64) * STRIDE
-        tile = tl.load(lines[:, None] + at[None, :], mask=there[:, None] & inside[None, :], other=0.0)
+        y, tile = _gathered(answers + begin, other, k, there, at, inside, STRIDE)
         score = tl.sum(tile * line[None, :], axis=1)
         # What goes with the other side's effect is known: its part of the score is no unknown.
         fixed = tl.sum(tl.where(at[None, :] == RANK + 1, tile, 0.0), axis=1)
@@ -303,10 +309,7 @@ def along_walk(
         for step in range(0, count, BLOCK):
             k = step + tl.arange(0, BLOCK)
             there = k < count
-            answer = tl.load(answers + begin + k, mask=there, other=0)
-            y = tl.where(answer < 0, -1.0, 1.0)
-            lines = other + (answer & _CODE_BITS).to(tl.int64) * STRIDE
-            tile = tl.load(lines[:, None] + at[None, :], mask=there[:, None] & inside[None, :], other=0.0)
+            y, tile = _gathered(answers + begin, other, k, there, at, inside, STRIDE)
             tile *= line[None, :]
             score = level + tl.sum(tile, axis=1)
             tile = tl.where(at[None, :] == RANK + 1, tile - moved, tile)
