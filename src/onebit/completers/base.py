@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from onebit.completers.archive import fit_identity, save
 from onebit.completers.certified import Certified
 from onebit.completers.intake import hold_out, observations_of
+from onebit.completers.interviewing import Interviewing
 from onebit.completers.parameters import Check, check_parameters
 from onebit.completers.predicting import Predicting
 from onebit.completers.predictions import Answers, Codes
@@ -73,7 +74,9 @@ class Found:
     averages: Averages | None = None
 
 
-class PairClassifier(Predicting, Certified, ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class PairClassifier(
+    Predicting, Interviewing, Certified, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
+):
     """A classifier of (row, column) pairs, fitted on a table of pairs and their answers.
 
     Subclasses find a predictor for ``Observations``; ids, answers and tables are handled here.

@@ -69,14 +69,19 @@ def check_output(output: str) -> None:
         raise ValueError(f'output must be "probability", "answer" or "score", got {output!r}')
 
 
-def known_answers(model: Filled) -> View:
-    """Return the answers that a model knows, by row: those it was fitted with, held out or folded in."""
+def known_observations(model: Filled) -> Observations:
+    """Return the answers that a model knows: those it was fitted with, held out or folded in."""
     seen = model.kept_answers().everything
     if not model._folded:
-        return seen.by_row
+        return seen
     parts = [(seen.by_row.owners(), seen.by_row.index, seen.by_row.sign), *model._folded]
     rows, columns, sign = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return Observations.from_codes(model.rows_, model.columns_, rows, columns, sign).by_row
+    return Observations.from_codes(model.rows_, model.columns_, rows, columns, sign)
+
+
+def known_answers(model: Filled) -> View:
+    """Return the answers that a model knows, by row."""
+    return known_observations(model).by_row
 
 
 def known_shares(known: View, rows: Codes) -> tuple[NDArray[np.int64], Codes, NDArray[np.float64]]:

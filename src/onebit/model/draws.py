@@ -137,15 +137,22 @@ class Draws:
         rows, columns = (side[:, :, :rank].sum(axis=0, dtype=float) for side in self.sides)
         return share(0) * rows, share(1) * columns
 
-    def main_effects(self, side: int) -> Array:
-        """Return the mean effects of rows (side 0) or columns: see ``Posterior.main_effects``."""
+    def effect_draws(self, side: int) -> Array:
+        """Return the effects of rows (side 0) or columns under every draw: (members, draws).
+
+        They are the effects on a typical column (or row): see ``Posterior.main_effects``.
+        """
         rank, means = self.hierarchy.rank, self.factor_means
         values = self.sides[side]
-        effects = values[:, :, rank].mean(axis=1, dtype=float)
-        effects += np.einsum("mdk,dk->m", values[:, :, :rank], means[1 - side]) / self.count
+        effects = values[:, :, rank].astype(float)
+        effects += np.einsum("mdk,dk->md", values[:, :, :rank], means[1 - side])
         if side != self.hierarchy.intercept_side:
-            effects -= float((means[side] * means[1 - side]).sum()) / self.count
+            effects -= (means[side] * means[1 - side]).sum(axis=1)
         return effects
+
+    def main_effects(self, side: int) -> Array:
+        """Return the mean effects of rows (side 0) or columns."""
+        return self.effect_draws(side).mean(axis=1)
 
     def effect_slopes(self, side: int) -> Array:
         """Return the slopes of the effects on a typical column (or row): (draws, columns of Q)."""

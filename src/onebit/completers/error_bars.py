@@ -1,0 +1,56 @@
+"""Draws for error bars: those of a sampled model, or of a short sampling run from where another one is.
+
+A variational posterior is too narrow for intervals, and a temperature above one narrows any posterior;
+error bars are therefore those of the exact posterior at temperature one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from onebit.completers.asking import check_log_odds
+from onebit.completers.filling import known_observations
+from onebit.model.diagnostics import Mixing
+from onebit.model.draws import Draws
+
+# Of the run for a model that is not sampled: 200 draws.
+CHAINS, BURN_IN, SAMPLES = 4, 50, 50
+
+
+def error_draws(model: Any, callback: Any = None) -> tuple[Draws, str]:
+    """Return draws of the exact posterior, and a sentence that says what they are."""
+    check_log_odds(model, "an error bar")
+    own = getattr(model, "completer_", model)
+    if model.is_sampled and own.temperature == 1.0:
+        return model.draws_, _words(f"the model's {model.draws_.count} draws", model)
+    kept = model.__dict__.get("_error_draws")
+    if kept is None or kept[0] is not model.predictor_:
+        if any(encoder is not None for encoder in model._encoders):
+            raise ValueError(
+                "this model has features and is not sampled, and its file does not hold them for a "
+                'sampling run; fit with inference="sampling" (--inference sampling)'
+            )
+        sampled = clone(own).set_params(
+            inference="sampling", temperature=1.0, n_samples=SAMPLES, n_burn_in=BURN_IN,
+            n_chains=CHAINS, n_thin=1, settle=None, sparse=None, n_init=1, verbose=0,
+        )  # fmt: skip
+        if sampled.random_state is None or not isinstance(sampled.random_state, (int, np.integer)):
+            sampled.random_state = 0
+        observations = known_observations(model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            start = model if own.sparse is None else None
+            sampled.fit(observations, start=start, callback=callback)
+        words = _words(f"a sampling run of {sampled.draws_.count} draws for this summary", sampled)
+        model._error_draws = (model.predictor_, sampled.draws_, words)
+    return model._error_draws[1:]
+
+
+def _words(what: str, sampled: Any) -> str:
+    """Say what draws are, and whether their chains had mixed."""
+    return " ".join([f"Error bars are those of {what}.", *Mixing.of(sampled.diagnostics_).sentences()])

@@ -1,0 +1,177 @@
+"""Rows and columns with error bars: shares, effects, ranks, and who has the higher share."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from onebit.completers.error_bars import error_draws
+from onebit.completers.filling import known_observations, known_shares
+from onebit.data.observations import Observations
+from onebit.data.sides import MEMBERS
+from onebit.engine.cpu.threads import threads
+from onebit.model.draws import Draws
+from onebit.model.irt import Scale
+from onebit.model.shares import Shares, shares_of
+
+Array = NDArray[np.float64]
+SCALES = ("logit", "irt")
+
+
+class Comparison(NamedTuple):
+    """Who has the higher share of "yes".
+
+    Attributes
+    ----------
+    probability : float
+        The posterior probability that the first has the higher share; ties count half.
+    difference, low, high : float
+        The expected difference of the shares, first less second, and its credible interval.
+    """
+
+    probability: float
+    difference: float
+    low: float
+    high: float
+
+
+def codes_of(model: Any, side: int, ids: Any, name: str) -> NDArray[np.int32]:
+    """Return the codes of some rows (or columns), all of which must be known; of all, without ids."""
+    index = (model.rows_, model.columns_)[side]
+    if ids is None:
+        return index.listed
+    asked = [ids] if isinstance(ids, str) or np.ndim(ids) == 0 else list(ids)
+    if not asked:
+        raise ValueError(f"{name} names no {MEMBERS[side]}")
+    codes = index.encode(asked)
+    if (codes < 0).any():
+        raise ValueError(
+            f"the model does not know the {MEMBERS[side]} {asked[int(np.argmax(codes < 0))]!r}; new ones "
+            "can be folded in with their answers"
+        )
+    return codes
+
+
+def drawn_shares(
+    model: Any,
+    side: int,
+    codes: NDArray[np.int32],
+    wanted: NDArray[np.int32],
+    draws: Draws,
+    known: Observations,
+) -> Shares:
+    """Return shares over the wanted members of the other side, known answers as they are."""
+    view = known.by_column if side else known.by_row
+    place, index, value = known_shares(view, codes)
+    order = np.argsort(place, kind="stable")
+    listed = place[order], index[order], value[order]
+    with threads(model._machine.n_jobs) as pool:
+        return shares_of(draws, side, codes, wanted, listed, pool.even)
+
+
+def summary(
+    model: Any, side: int, ids: Any, others: Any, level: float, scale: str, callback: Any = None
+) -> pd.DataFrame:
+    """Return one line a row (or column); see ``PairClassifier.row_summary``."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be between 0 and 1, got {level!r}")
+    if scale not in SCALES:
+        raise ValueError(f'scale is "logit" or "irt", got {scale!r}')
+    names = ("rows", "columns")
+    codes = codes_of(model, side, ids, names[side])
+    wanted = np.unique(codes_of(model, 1 - side, others, names[1 - side]))
+    known = known_observations(model)
+    draws, words = error_draws(model, callback)
+    placed = Scale.of(draws) if scale == "irt" else None
+    shares = drawn_shares(model, side, codes, wanted, draws, known)
+    tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+    low, high = np.quantile(shares.drawn, tails, axis=1)
+    ranks = rankdata(-shares.drawn, axis=0, method="average")
+    rank_low, rank_high = np.quantile(ranks, tails, axis=1)
+    count, yes = _answered(known, side, len((model.rows_, model.columns_)[side]))
+    with np.errstate(invalid="ignore"):
+        answered = yes / count
+    parts: dict[str, Any] = {
+        "answers": count[codes],
+        "answered_share": answered[codes],
+        "share": shares.expected,
+        "share_low": np.minimum(low, shares.expected),
+        "share_high": np.maximum(high, shares.expected),
+    }
+    if placed is not None:
+        parts |= _on_scale(placed, side, codes, known)
+    elif draws.hierarchy.has_effect(side):
+        effects = draws.effect_draws(side)[codes]
+        parts |= {"effect": effects.mean(axis=1), "effect_se": effects.std(axis=1, ddof=1)}
+    else:
+        parts |= {"effect": np.nan, "effect_se": np.nan}
+    parts |= {
+        "rank": rankdata(-shares.expected, method="min").astype(int),
+        "rank_low": np.floor(rank_low).astype(int),
+        "rank_high": np.ceil(rank_high).astype(int),
+    }
+    index = (model.rows_, model.columns_)[side].labels[codes]
+    frame = pd.DataFrame(parts, index=index)
+    facing = MEMBERS[1 - side] + "s"
+    over = f"all {len(wanted):,} {facing}" if others is None else f"{len(wanted):,} named {facing}"
+    frame.attrs["note"] = (
+        f"share: of yes over {over}, known answers as they are, blanks as the model expects them; "
+        f"{100 * level:.4g} % credible intervals, if the model holds and blanks come about like the "
+        f"answered entries. {words}"
+    )
+    if placed is not None:
+        frame.attrs["reliability"] = placed.reliability
+    return frame
+
+
+def _answered(known: Observations, side: int, size: int) -> tuple[NDArray[np.int64], Array]:
+    """Return how many answers each has, and how many of them are "yes"."""
+    view = known.by_column if side else known.by_row
+    owners = view.owners()
+    yes = np.asarray(np.bincount(owners, (view.sign > 0).astype(float), size), float)
+    return np.bincount(owners, minlength=size).astype(np.int64), yes
+
+
+def _on_scale(
+    placed: Scale, side: int, codes: NDArray[np.int32], known: Observations
+) -> dict[str, Array]:
+    """Return what psychometricians publish of rows, or of columns."""
+    view = known.by_row
+    fits = placed.fit_statistics(view.owners(), view.index, (view.sign > 0).astype(float))[side]
+    if side == 0:
+        found = {"ability": placed.abilities[0], "ability_se": placed.abilities[1]}
+    else:
+        found = {
+            "difficulty": placed.difficulties[0],
+            "difficulty_se": placed.difficulties[1],
+            "discrimination": placed.discriminations[0],
+            "discrimination_se": placed.discriminations[1],
+        }
+    found |= {"infit": fits[0], "outfit": fits[1]}
+    return {name: values[codes] for name, values in found.items()}
+
+
+def compare(model: Any, first: Any, second: Any, columns: Any, level: float) -> Comparison:
+    """Return who of two rows has the higher share; see ``PairClassifier.compare``."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be between 0 and 1, got {level!r}")
+    codes = np.concatenate([codes_of(model, 0, [one], "rows") for one in (first, second)])
+    wanted = np.unique(codes_of(model, 1, columns, "columns"))
+    draws, _ = error_draws(model)
+    shares = drawn_shares(model, 0, codes, wanted, draws, known_observations(model))
+    gap = shares.drawn[0] - shares.drawn[1]
+    low, high = np.quantile(gap, [0.5 - 0.5 * level, 0.5 + 0.5 * level])
+    expected = float(shares.expected[0] - shares.expected[1])
+    # A gap of nothing but rounding is a tie.
+    ties = np.abs(gap) < 1e-12
+    probability = float(((gap > 0.0) & ~ties).mean() + 0.5 * ties.mean())
+    return Comparison(probability, expected, min(float(low), expected), max(float(high), expected))
+
+
+def item_scale(model: Any) -> Scale:
+    """Return a model's scale of item response theory, by the codes of its ids."""
+    return Scale.of(error_draws(model)[0])

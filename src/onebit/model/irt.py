@@ -1,0 +1,126 @@
+"""The scale of item response theory: abilities with mean zero and variance one, items in their terms.
+
+A model of rank 0 with effects is Rasch's: ``logit P = a_i + b_j``. A model of rank 1 with column effects
+alone is the two-parameter logistic one: ``logit P = l_i r_j + b_j``. Shift, scale and sign of ``a_i`` or
+``l_i`` are nobody's to know; here, under every draw, abilities have mean zero and variance one over the
+rows, and discriminations are positive on average: ``logit P = discrimination_j (ability_i -
+difficulty_j)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from onebit.model.draws import Draws
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Draws of abilities, and of the slopes and intercepts of items.
+
+    Attributes
+    ----------
+    ability : ndarray of shape (rows, draws)
+        With mean zero and variance one under every draw.
+    slope, intercept : ndarray of shape (columns, draws)
+        ``logit P = slope ability + intercept``: the slope is the discrimination.
+    """
+
+    ability: Array
+    slope: Array
+    intercept: Array
+
+    @classmethod
+    def of(cls, draws: Draws) -> Scale:
+        """Put the draws of a Rasch or of a two-parameter model on the scale."""
+        hierarchy = draws.hierarchy
+        rank, effects = hierarchy.rank, (hierarchy.has_effect(0), hierarchy.has_effect(1))
+        if rank == 0 and effects == (True, True):
+            latent = draws.rows[:, :, 0].astype(float)
+            slope = np.ones((len(draws.columns), draws.count))
+        elif rank == 1 and effects == (False, True):
+            latent, slope = draws.rows[:, :, 0].astype(float), draws.columns[:, :, 0].astype(float)
+        else:
+            whose = {(True, True): "of both sides", (True, False): "of rows", (False, True): "of columns"}
+            raise ValueError(
+                "the scale of item response theory is that of a Rasch model, LogisticCompleter(rank=0) "
+                "(--model rasch), or of a two-parameter one, LogisticCompleter(rank=1, "
+                f'effects="columns") (--model 2pl); this model has rank {rank} and effects '
+                f"{whose.get(effects, 'of neither side')}"
+            )
+        intercept = draws.columns[:, :, rank].astype(float)
+        centre, size = latent.mean(axis=0), latent.std(axis=0)
+        sign = np.where(slope.mean(axis=0) < 0.0, -1.0, 1.0)
+        return cls(sign * (latent - centre) / size, sign * slope * size, intercept + slope * centre)
+
+    @cached_property
+    def abilities(self) -> tuple[Array, Array]:
+        """Mean and standard error of each ability."""
+        return self.ability.mean(axis=1), self.ability.std(axis=1, ddof=1)
+
+    @cached_property
+    def discriminations(self) -> tuple[Array, Array]:
+        """Mean and standard error of each discrimination."""
+        return self.slope.mean(axis=1), self.slope.std(axis=1, ddof=1)
+
+    @cached_property
+    def difficulties(self) -> tuple[Array, Array]:
+        """Difficulty of each item, ``-intercept / slope`` of the means, and its standard error.
+
+        By the delta method: a ratio of draws has no moments where a slope may be zero.
+        """
+        slope, intercept = self.slope.mean(axis=1), self.intercept.mean(axis=1)
+        difficulty = -intercept / slope
+        moved = (self.intercept - intercept[:, None]) + difficulty[:, None] * (
+            self.slope - slope[:, None]
+        )
+        return difficulty, moved.std(axis=1, ddof=1) / np.abs(slope)
+
+    def curves(self, abilities: Array) -> Array:
+        """Return each item's probability of "yes" at some abilities: (items, abilities)."""
+        slope, intercept = self.slope.mean(axis=1), self.intercept.mean(axis=1)
+        return expit(slope[:, None] * abilities + intercept[:, None])
+
+    def information(self, abilities: Array) -> Array:
+        """Return each item's information, ``slope^2 P (1 - P)``, at some abilities."""
+        chance = self.curves(abilities)
+        return self.discriminations[0][:, None] ** 2 * chance * (1.0 - chance)
+
+    @property
+    def reliability(self) -> float:
+        """The share of the variance of the abilities' estimates that is not error (empirical)."""
+        mean, error = self.abilities
+        signal = float(mean.var())
+        return signal / (signal + float((error**2).mean()))
+
+    def fit_statistics(
+        self, rows: NDArray[np.integer], columns: NDArray[np.integer], yes: Array
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Return infit and outfit mean squares of rows and of columns, given their answers.
+
+        Outfit is the mean of ``(y - P)^2 / (P (1 - P))``, infit the sum of ``(y - P)^2`` over that of
+        ``P (1 - P)``, both near one where the model fits; NaN without answers.
+        """
+        chance = np.empty(len(rows))
+        step = max(1, 4_000_000 // self.ability.shape[1])
+        for begin in range(0, len(rows), step):
+            part = slice(begin, begin + step)
+            i, j = rows[part], columns[part]
+            chance[part] = expit(self.slope[j] * self.ability[i] + self.intercept[j]).mean(axis=1)
+        variance = chance * (1.0 - chance)
+        square = (yes - chance) ** 2
+        found = []
+        for codes, size in ((rows, len(self.ability)), (columns, len(self.slope))):
+            count = np.bincount(codes, minlength=size)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                infit = np.bincount(codes, square, size) / np.bincount(codes, variance, size)
+                outfit = np.bincount(codes, square / variance, size) / count
+            found.append((infit, outfit))
+        return found[0], found[1]
