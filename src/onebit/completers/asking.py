@@ -21,6 +21,8 @@ from onebit.model.population import Forecast, Goal, Population, Standing
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+# Fitted rows on which it is judged how far intervals hold, and the answers that each must have.
+JUDGED, FEWEST_KNOWN = 24, 20
 KINDS = {
     "predictions": "confidence: predictions corrected by answers chosen at random; assumes no model",
     "exact": "confidence: exact, from the answers alone; assumes no model",
@@ -42,6 +44,30 @@ def population_of(model: Any) -> Population:
         )
     found = Population.of(posterior)
     model._population = (model.predictor_, found)
+    return found
+
+
+def misfit_of(model: Any) -> float:
+    """Return how many times wider intervals of shares must be than the model says; see ``Population``.
+
+    Found once, on some fitted rows whose answers the model has kept; one where it has not.
+    """
+    population = population_of(model)
+    kept = model.__dict__.get("_misfit")
+    if kept is not None and kept[0] is model.predictor_:
+        return kept[1]
+    rows: list[Array] = []
+    if model.answers_kept:
+        known = known_answers(model)
+        enough = np.flatnonzero(known.counts >= FEWEST_KNOWN)
+        some = enough[np.linspace(0, len(enough) - 1, min(JUDGED, len(enough))).astype(int)]
+        for code in some:
+            _, columns, shares = known_shares(known, np.array([code], np.int32))
+            answers = np.full(population.size, np.nan)
+            answers[columns] = shares
+            rows.append(answers)
+    found = population.misfit(rows)
+    model._misfit = (model.predictor_, found)
     return found
 
 
@@ -107,6 +133,9 @@ class Interview:
         for answers that were there before).
     skipped : int
         Answers about columns that the model does not know.
+    share, low, high : float
+        The share of "yes" over all columns, known answers as they are, and its credible interval at
+        ``level``: it believes that the row is one of a population like the fitted rows.
 
     Examples
     --------
@@ -200,13 +229,35 @@ class Interview:
         if self._kind == "mean":  # of all wanted columns, not of the blank ones alone
             shrink = (self._wanted & blank).sum() / max(self._wanted.sum(), 1)
             self._goal = Goal(self._goal.root * shrink, self._goal.own * shrink**2)
-        mean, variance = self._population.share(self.standing, self._known, self._wanted)
-        half = float(ndtri(0.5 + 0.5 * self.level)) * variance**0.5
-        self.share, self.error = mean, variance**0.5
-        certain_low = np.where(blank, 0.0, self._known)[self._wanted].mean()
-        certain_high = np.where(blank, 1.0, self._known)[self._wanted].mean()
-        self.low = float(max(mean - half, certain_low))
-        self.high = float(min(mean + half, certain_high))
+        self.share, self._variance = self._population.share(self.standing, self._known, self._wanted)
+
+    @property
+    def error(self) -> float:
+        """The standard error of the share, widened by how far the model was off on fitted rows."""
+        return float(misfit_of(self._model) * self._variance**0.5)
+
+    def _end(self, side: float) -> float:
+        return self.share + side * float(ndtri(0.5 + 0.5 * self.level)) * self.error
+
+    @property
+    def low(self) -> float:
+        """The lower end of the share's credible interval."""
+        return max(self._end(-1.0), float(np.nan_to_num(self._known, nan=0.0)[self._wanted].mean()))
+
+    @property
+    def high(self) -> float:
+        """The upper end of the share's credible interval."""
+        return min(self._end(1.0), float(np.nan_to_num(self._known, nan=1.0)[self._wanted].mean()))
+
+    def probability(self, columns: Any = None) -> Array:
+        """Return the probability of "yes" that is expected of columns, known answers or not; of all."""
+        if columns is None:
+            return self._forecast.probability.copy()
+        codes = self._model.columns_.encode(columns)
+        if (codes < 0).any():
+            unknown = list(columns)[int(np.argmax(codes < 0))]
+            raise ValueError(f"the model does not know the column {unknown!r}")
+        return self._forecast.probability[codes]
 
     @property
     def finished(self) -> str | None:
@@ -365,9 +416,10 @@ def row_means(
         raise ValueError("row_mean needs at least one answer")
     if len(values) != len(ids):
         raise ValueError(f"{len(ids)} pairs and {len(values)} answers")
-    known = model.rows_.encode(ids.drop_duplicates().to_numpy())
-    if (known >= 0).any():
-        fitted = model.rows_.labels[int(known[known >= 0][0])]
+    named = ids.drop_duplicates()
+    known = model.rows_.labels.intersection(pd.Index(named))
+    if len(known):
+        fitted = known[0]
         raise ValueError(
             f"the row {fitted!r} is one of the model's own: predictions have seen its answers, so the "
             "interval would not hold; use a model fitted without it, or row_summary"

@@ -1,0 +1,1 @@
+"""What to ask next, beside what else is done: language models on benchmarks, people in a survey."""
