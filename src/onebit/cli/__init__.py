@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from onebit import __version__
-from onebit.cli import certificates, fitting, predicting, worlds
+from onebit.cli import asking, certificates, fitting, members, predicting, worlds
 
 app = typer.Typer(
     help="Fill the blanks of a yes/no table, and say how sure you are.\n\n"
@@ -39,6 +39,9 @@ def _main(
 app.command()(fitting.fit)
 app.command()(predicting.predict)
 app.command()(predicting.complete)
+app.command()(members.rows)
+app.command()(members.columns)
+app.command()(asking.ask)
 app.command()(certificates.certify)
 app.command()(fitting.evaluate)
 app.command()(certificates.info)

@@ -16,7 +16,7 @@ def pattern_of(name: str, word: str) -> dict[str, Any]:
         raise WrongCommand(f"unknown pattern {word!r}; choose one of {', '.join(PATTERNS)}")
     if word == "auto":
         return {}
-    if name in ("gibbs", "nuclear"):
+    if name in ("gibbs", "nuclear", "rasch", "2pl"):
         raise WrongCommand(f"--model {name} knows no pattern; leave --pattern out")
     if name == "auto" and word != "none":
         raise WrongCommand(

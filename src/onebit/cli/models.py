@@ -10,10 +10,17 @@ from onebit.cli import options as o
 from onebit.cli.features import pattern_of
 from onebit.cli.shell import WrongCommand
 
-MODELS = ("auto", "logistic", "hinge", "gibbs", "nuclear")
+MODELS = ("auto", "logistic", "hinge", "gibbs", "nuclear", "rasch", "2pl")
+# Of the models of item response theory: what makes LogisticCompleter one of them. They are sampled, since
+# abilities and difficulties are read with their standard errors.
+IRT: dict[str, dict[str, Any]] = {
+    "rasch": {"rank": 0, "pattern": None},
+    "2pl": {"rank": 1, "effects": "columns", "pattern": None},
+}
+IRT_SAMPLING = {"inference": "sampling", "n_samples": 1000, "settle": "auto"}
 EFFORTS = ("quick", "default", "thorough")
 INFERENCES = ("variational", "sampling")
-SAMPLED = ("logistic", "hinge")
+SAMPLED = ("logistic", "hinge", "rasch", "2pl")
 
 
 def new_model(
@@ -46,7 +53,7 @@ def new_model(
                 f"--inference sampling goes with --model {' or '.join(SAMPLED)}; auto decides by itself"
             )
         sampling = {"inference": inference} | chains_wanted
-    elif chains_wanted and name != "auto":
+    elif chains_wanted and name != "auto" and name not in IRT:
         raise WrongCommand("--samples, --chains and --burn-in go with --inference sampling, or with auto")
 
     if name not in MODELS:
@@ -70,6 +77,11 @@ def new_model(
             raise WrongCommand(f"{option} goes with --model auto; others take --samples")
     if name == "nuclear":
         return onebit.NuclearNormCompleter(**ranked, random_state=seed)
+    if name in IRT:
+        if rank is not None:
+            raise WrongCommand(f"--model {name} has its rank by itself; leave --rank out")
+        settings = IRT[name] | IRT_SAMPLING | chains_wanted
+        return onebit.LogisticCompleter(random_state=seed, **machine, **settings)
     kinds = {
         "logistic": onebit.LogisticCompleter,
         "hinge": onebit.HingeCompleter,
@@ -83,7 +95,7 @@ ModelName = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="auto (chooses by itself), logistic, hinge, gibbs, nuclear.",
+        help="auto (chooses by itself), logistic, hinge, gibbs, nuclear; rasch and 2pl for tests.",
         autocompletion=lambda: list(MODELS),
     ),
 ]

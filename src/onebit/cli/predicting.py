@@ -153,7 +153,7 @@ def predict(
         formulas = Formulas(spreadsheet)
         typed = _typed_pairs(pair) if pair else None
         fitted = loaded(model, threads, device)
-        _check_not_source(output, fitted)
+        check_not_source(output, fitted)
         kept = kept_predictions(voice, fitted, max_error, delta)
         names = id_names(fitted)
         if row_features is not None or col_features is not None:
@@ -180,7 +180,7 @@ def predict(
         with steps, table_writer(output, output_format, formulas) as write:
             for table in predicted_pairs(fitted, batches, kept, tally):
                 write(table)
-        _note_formulas(voice, output, formulas)
+        note_formulas(voice, output, formulas)
         for problems in found:
             if problems.count:
                 voice.note(
@@ -212,14 +212,14 @@ def new_from_features(voice: Voice, model: Any, paths: tuple[str | None, str | N
     voice.note(f"known by their features: {done.rows:,} new rows, {done.columns:,} new columns")
 
 
-def _note_formulas(voice: Voice, output: str, formulas: Any) -> None:
+def note_formulas(voice: Voice, output: str, formulas: Any) -> None:
     """Say which ids a spreadsheet program would take for formulas."""
     note = formulas.note()
     if note is not None:
         voice.note(note if output == "-" else f"{output}: {note}")
 
 
-def _check_not_source(output: str, model: Any) -> None:
+def check_not_source(output: str, model: Any) -> None:
     """Refuse to write over the table that a model was fitted to, as far as its name tells."""
     from pathlib import Path
 
@@ -350,7 +350,7 @@ def complete(
         checked_format(output, output_format, spreadsheet)
         formulas = Formulas(spreadsheet)
         fitted = loaded(model, threads, device)
-        _check_not_source(output, fitted)
+        check_not_source(output, fitted)
         if not (answered if top is not None else everywhere or (what == "score" and not long)):
             try:
                 fitted.kept_answers()
@@ -388,6 +388,6 @@ def complete(
                 write(table)
                 lines += table.num_rows
                 tell(min(number * step, len(rows)), len(rows), None)
-        _note_formulas(voice, output, formulas)
+        note_formulas(voice, output, formulas)
         if output != "-":
             voice.note(f"{output}: {lines:,} lines")

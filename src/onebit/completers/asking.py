@@ -164,7 +164,8 @@ class Interview:
     ) -> None:
         self._model, self._population = model, population_of(model)
         self._kind, self._wanted = _goal(model, goal)
-        self._allowed = column_mask(model, among, "among")
+        self._among = column_mask(model, among, "among")
+        self._allowed = self._among.copy()
         if not 0.0 <= explore <= 1.0:
             raise ValueError(f"explore is a share of questions, from 0 to 1; got {explore!r}")
         if not 0.0 < level < 1.0:
@@ -260,6 +261,11 @@ class Interview:
         return self._forecast.probability[codes]
 
     @property
+    def askable(self) -> int:
+        """The number of columns that could be asked at the beginning."""
+        return int(self._among.sum())
+
+    @property
     def finished(self) -> str | None:
         """Why there is no further question; None where there is one."""
         if not self._left.any():
@@ -349,7 +355,10 @@ class Interview:
         self._left_out = True
 
     def row_mean(self, level: float | None = None) -> MeanInterval:
-        """Return the share of "yes" with an interval that assumes no model: see ``model.row_mean``."""
+        """Return the share of "yes" with an interval that assumes no model: see ``model.row_mean``.
+
+        It is the share over the columns that could be asked: those of ``among``.
+        """
         if np.isnan(self.chances).any():
             raise ValueError(
                 "some answers were there before the interview: how they were chosen is not known, so "
@@ -360,7 +369,7 @@ class Interview:
         pairs = [("", column) for column in self.columns]
         return mean_of_row(
             self._model, pairs, self.answers, np.array(self.chances),
-            self._wanted, self.level if level is None else level, 0,
+            self._among, self.level if level is None else level, 0,
         )  # fmt: skip
 
 

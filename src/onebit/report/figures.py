@@ -185,6 +185,22 @@ def risk_coverage(model: PairClassifier, delta: float) -> str:
         return as_svg(figure, "coverage", "certified and observed error of the surest predictions")
 
 
+def item_curves(model: PairClassifier) -> str:
+    """Draw the characteristic curves of the items of a test."""
+    with _style():
+        figure, axes = _figure(3.3)
+        plots.item_curves(model, ax=axes)
+        return as_svg(figure, "curves", "probability of yes of each item against the ability")
+
+
+def information(model: PairClassifier) -> str:
+    """Draw the information of a test and of its items."""
+    with _style():
+        figure, axes = _figure(3.3)
+        plots.information(model, ax=axes)
+        return as_svg(figure, "information", "information of the test against the ability")
+
+
 def calibration(confidence: Array, wrong: NDArray[np.bool_]) -> str:
     """Draw how often predictions are right against how sure the model was, on held-out answers."""
     with _style():

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -84,6 +85,20 @@ def _table(model: PairClassifier, ids: dict[str, pa.Array], found: Predictions) 
         "uncertainty": pa.array(found.uncertainty.round(_DIGITS)),
     }
     return pa.table(columns)
+
+
+def summary_table(model: PairClassifier, side: int, summary: pd.DataFrame) -> pa.Table:
+    """Return a summary of rows or columns as a table, the id first."""
+    index = (model.rows_, model.columns_)[side]
+    ids = ids_of(index).take(pa.array(index.labels.get_indexer(summary.index)))
+    parts = {id_names(model)[side]: ids}
+    for name in summary.columns:
+        values = summary[name].to_numpy()
+        # What could not be said is blank.
+        parts[name] = pa.array(
+            values.round(_DIGITS) if values.dtype.kind == "f" else values, from_pandas=True
+        )
+    return pa.table(parts)
 
 
 def block_rows(model: PairClassifier, top: int | None = None) -> int:

@@ -28,6 +28,7 @@ from onebit.completers.logistic import LogisticCompleter
 from onebit.completers.record import Record
 from onebit.data.files import written_whole
 from onebit.model.diagnostics import sampling_words
+from onebit.model.irt import Scale
 from onebit.report import figures
 from onebit.report.layout import effects_of, factors_of, places, principal
 from onebit.report.policy import policy
@@ -152,6 +153,7 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         "log_odds": _log_odds(model),
         "has_effects": any(effect is not None for effect in effects_of(model)),
         "certificate": None,
+        "reliability": None,
         "ladder": [],
         "groups": None,
         "selective": None,
@@ -176,6 +178,7 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         facts["surprises"] = _surprises(model, sides)
     _add_fit(model, facts, drawn)
     _add_certificates(model, facts, drawn)
+    _add_scale(model, facts, drawn)
     facts["figures"] = {name: Markup(svg) for name, svg in drawn.items()}
     return facts
 
@@ -256,6 +259,15 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
         facts["selective"] = selective
         facts["groups"] = groups[-1] if groups else model.certify(0.05, by="answer")
         drawn["coverage"] = figures.risk_coverage(model, selective.delta)
+
+
+def _add_scale(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, str]) -> None:
+    """Add the curves of items, where a sampled model is one of item response theory."""
+    if not model.is_sampled or not Scale.fits(model.draws_.hierarchy):
+        return
+    facts["reliability"] = Scale.of(model.draws_).reliability
+    drawn["curves"] = figures.item_curves(model)
+    drawn["information"] = figures.information(model)
 
 
 def _readable(settings: dict[str, Any]) -> list[tuple[str, str]]:

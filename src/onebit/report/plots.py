@@ -1,4 +1,4 @@
-"""Pictures of certificates."""
+"""Pictures of certificates, and of the items of a test."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onebit.completers.base import PairClassifier
+from onebit.completers.summaries import codes_of, item_scale
 
 if TYPE_CHECKING:
     from onebit.data.simulate import World
@@ -76,6 +77,99 @@ def risk_coverage(
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, loc="upper left")
+    return ax
+
+
+# Abilities that curves are drawn over: all but a few in a thousand.
+ABILITIES = np.linspace(-3.0, 3.0, 121)
+# Items that are named in a picture.
+_NAMED = 10
+
+
+def item_curves(model: PairClassifier, columns: Any = None, ax: Any = None) -> Any:
+    """Draw the characteristic curves of items: the probability of "yes" against the ability.
+
+    Parameters
+    ----------
+    model : completer
+        A Rasch or two-parameter model: ``LogisticCompleter(0)`` or ``LogisticCompleter(1,
+        effects="columns")``.
+    columns : ids, optional
+        Which items. Without it all; up to ten are named.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure without it.
+
+    Examples
+    --------
+    >>> from onebit import LogisticCompleter, plots, simulate
+    >>> world = simulate.world("B3", rank=1, shape=(60, 20), density=0.8, seed=0)
+    >>> model = LogisticCompleter(0, inference="sampling", n_samples=25, random_state=0)
+    >>> plots.item_curves(model.fit(world.pairs, world.answers)).get_xlabel()
+    'ability (mean 0, variance 1)'
+    """
+    scale = item_scale(model)
+    codes = codes_of(model, 1, columns, "columns")
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(7.0, 4.5), layout="constrained").subplots()
+    curves = scale.curves(ABILITIES)
+    named = len(codes) <= _NAMED
+    for code in codes:
+        style = {"label": str(model.columns_.labels[code])} if named else {"color": BLUE, "alpha": 0.35}
+        ax.plot(ABILITIES, curves[code], linewidth=1.6 if named else 1.0, **style)
+    ax.set_ylabel("probability of yes")
+    ax.set_ylim(0, 1)
+    return _over_abilities(ax, named)
+
+
+def information(model: PairClassifier, columns: Any = None, ax: Any = None) -> Any:
+    """Draw how much a test tells at each ability: its information, and that of its items.
+
+    The standard error of an ability, from the answers alone, is one over the root of the information.
+
+    Parameters
+    ----------
+    model : completer
+        A Rasch or two-parameter model, as for ``item_curves``.
+    columns : ids, optional
+        Which items make up the test. Without it all.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure without it.
+
+    Examples
+    --------
+    >>> from onebit import LogisticCompleter, plots, simulate
+    >>> world = simulate.world("B3", rank=1, shape=(60, 20), density=0.8, seed=0)
+    >>> model = LogisticCompleter(0, inference="sampling", n_samples=25, random_state=0)
+    >>> plots.information(model.fit(world.pairs, world.answers)).get_ylabel()
+    'information'
+    """
+    scale = item_scale(model)
+    codes = codes_of(model, 1, columns, "columns")
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(7.0, 4.5), layout="constrained").subplots()
+    each = scale.information(ABILITIES)[codes]
+    ax.plot(ABILITIES, each.sum(axis=0), color=BLUE, linewidth=2.2, label=f"test of {len(codes)} items")
+    for number, line in enumerate(each):
+        ax.plot(
+            ABILITIES, line, color=GREY, linewidth=0.8, alpha=0.5,
+            label="its items" if number == 0 else None,
+        )  # fmt: skip
+    ax.set_ylabel("information")
+    ax.set_ylim(bottom=0)
+    return _over_abilities(ax, True)
+
+
+def _over_abilities(ax: Any, legend: bool) -> Any:
+    ax.set_xlabel("ability (mean 0, variance 1)")
+    ax.set_xlim(ABILITIES[0], ABILITIES[-1])
+    ax.grid(alpha=0.25)
+    ax.spines[["top", "right"]].set_visible(False)
+    if legend:
+        ax.legend(frameon=False)
     return ax
 
 

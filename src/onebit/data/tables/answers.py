@@ -64,6 +64,22 @@ def looks_like_answer(text: str) -> bool:
     return word in _BLANKS or any(word in no + yes for no, yes in _PAIRS)
 
 
+def sign_of_word(text: str) -> int | None:
+    """Return +1 for a word that means yes, -1 for one that means no, None for any other.
+
+    Examples
+    --------
+    >>> from onebit.data.tables.answers import sign_of_word
+    >>> [sign_of_word(word) for word in ("Yes", "0", "solved", "perhaps")]
+    [1, -1, 1, None]
+    """
+    word = _plain_number(text.strip().lower())
+    for no, yes in _PAIRS:
+        if word in no + yes:
+            return 1 if word in yes else -1
+    return None
+
+
 def _plain_number(word: str) -> str:
     """Write 1.0, +1 and 01 as 1."""
     number = _number(word)

@@ -1,0 +1,249 @@
+"""``onebit ask``: an interview in the terminal, or from a file."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onebit.cli import options as o
+from onebit.cli.members import Level, named_ids
+from onebit.cli.predicting import checked_format, loaded
+from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
+
+QUESTIONS = 10
+_HEAD = ("question", "answer", "yes", "gain", "chance", "share", "share_low", "share_high")
+
+
+def ask(
+    model: o.Model,
+    answers: Annotated[
+        str | None,
+        typer.Option(
+            "--answers",
+            metavar="FILE",
+            help="Answer from this file (column, answer) in place of the terminal; only what it holds is "
+            "asked.",
+        ),
+    ] = None,
+    known: Annotated[
+        str | None,
+        typer.Option("--known", metavar="FILE", help="Answers that are there before (column, answer)."),
+    ] = None,
+    upcoming: Annotated[
+        int | None,
+        typer.Option("--next", min=1, help="Only say the next so many questions, and ask none."),
+    ] = None,
+    n: Annotated[
+        int | None, typer.Option("-n", min=1, help=f"Questions, {QUESTIONS} unless --width says when.")
+    ] = None,
+    width: Annotated[
+        float | None,
+        typer.Option(help="Stop once the interval of the share is at most so wide, such as 0.1."),
+    ] = None,
+    goal: Annotated[
+        str, typer.Option(help="mean: the share of yes over all columns; row: all of the row's answers.")
+    ] = "mean",
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--for", metavar="COLUMN", help="Learn these answers instead; may be repeated."),
+    ] = None,
+    explore: Annotated[
+        float,
+        typer.Option(
+            help="0: always the best question. Above: drawn at random, so that at the end there is an "
+            "interval that assumes no model; this share uniformly, 0.1 is good."
+        ),
+    ] = 0.0,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="Table of questions and answers to write; - is stdout."),
+    ] = None,
+    output_format: Annotated[
+        str | None,
+        typer.Option("--output-format", help="csv, tsv, jsonl, parquet or arrow; else by the name."),
+    ] = None,
+    level: Level = 0.9,
+    seed: o.Seed = 0,
+    quiet: o.Quiet = False,
+) -> None:
+    """Ask somebody new the questions that tell most, one after the other.
+
+    After each answer it says what is known now: the share of yes over all columns with a credible
+    interval, which takes the row to be one of a population like the fitted rows. Answer y or n, s to
+    skip, q to end.
+
+    Examples:
+      onebit ask exam.onebit
+
+      onebit ask benchmark.onebit --answers new_model.csv -n 100 --explore 0.1 -o asked.csv
+
+      onebit ask survey.onebit --known so_far.csv --next 3
+    """
+    with plain_errors():
+        voice = Voice(quiet)
+        if goal not in ("mean", "row"):
+            raise WrongCommand(f"--goal is mean or row, not {goal!r}; columns are named with --for")
+        if upcoming is not None and (answers is not None or n is not None or width is not None):
+            raise WrongCommand("--next asks nothing: leave --answers, -n and --width out")
+        if answers == "-" and known == "-":
+            raise WrongCommand("--answers and --known cannot both be standard input")
+        if output is not None:
+            checked_output(output)
+            checked_format(output, output_format, False)
+        inputs = {"the model": model, "the answers": answers, "the known answers": known}
+        check_distinct(inputs, {"the table": output})
+        fitted = loaded(model, None)
+        told = _read(known, fitted, voice) if known is not None else {}
+        script = _read(answers, fitted, voice) if answers is not None else None
+        if script is not None and not script:
+            raise ValueError(f"{answers} holds no answer about a column that the model knows")
+        among = None if script is None else [column for column in script if column not in told]
+        if among is not None and not among:
+            raise ValueError(f"every answer in {answers} is known before")
+        if n is None and width is None and script is None:
+            n = QUESTIONS
+        interview = fitted.interview(
+            told,
+            goal=goal if not target else named_ids(fitted, 1, target),
+            among=among, explore=explore, n=n, width=width, level=level, random_state=seed,
+        )  # fmt: skip
+        if upcoming is not None:
+            questions = [
+                {"column": str(q.column), "yes": q.yes, "gain": q.gain, "chance": q.chance}
+                for q in interview.questions(upcoming)
+            ]
+            _write(questions, output or "-", output_format)
+            return
+        lines = _interviewed(voice, interview, fitted, script)
+        if output is not None:
+            _write(lines, output, output_format)
+        _conclude(voice, interview, script is None, explore, told)
+
+
+def _interviewed(voice: Voice, interview: Any, fitted: Any, script: Any) -> list[dict[str, Any]]:
+    """Ask until it is over; return what was asked, answered and learnt."""
+    lines: list[dict[str, Any]] = []
+    voice.note(f"before the first question: {_standing(interview)}")
+    for question in interview:
+        if script is not None:
+            sign: int | str | None = script[question.column]
+        else:
+            sign = _answered(len(lines) + 1, question)
+        if sign == "q":
+            break
+        if sign == "s":
+            interview.skip()
+            continue
+        interview.answer(bool(sign == 1))
+        lines.append(
+            {
+                "question": str(question.column),
+                "answer": str(fitted.classes_[int(sign == 1)]),
+                "yes": question.yes, "gain": question.gain, "chance": question.chance,
+                "share": interview.share, "share_low": interview.low, "share_high": interview.high,
+            }
+        )  # fmt: skip
+        if script is None:
+            voice.note(f"   expected yes with {100 * question.yes:.0f} %; now {_standing(interview)}")
+    return lines
+
+
+def _answered(number: int, question: Any) -> int | str:
+    """Ask a person, until the answer can be understood."""
+    from onebit.data.tables.answers import sign_of_word
+
+    while True:
+        try:
+            text = typer.prompt(f"{number}. {question.column}  [y/n/s/q]", err=True)
+        except typer.Abort:  # Ctrl-C or the end of the input: what was answered is not lost
+            typer.echo("", err=True)
+            return "q"
+        word = str(text).strip().lower()
+        if word in ("s", "skip", "q", "quit"):
+            return word[0]
+        sign = sign_of_word(word)
+        if sign is not None:
+            return sign
+        typer.echo(f"   {text!r} is neither yes nor no: y, n, s to skip, q to end", err=True)
+
+
+def _standing(interview: Any) -> str:
+    return (
+        f"{100 * interview.share:.1f} % yes over all, {100 * interview.level:.4g} % credible interval "
+        f"{100 * interview.low:.1f} to {100 * interview.high:.1f}"
+    )
+
+
+def _conclude(voice: Voice, interview: Any, live: bool, explore: float, told: Any) -> None:
+    """Say what is known in the end, and by which kind of interval."""
+    why = interview.finished
+    voice.note(
+        f"{interview.asked} answered{f' ({why})' if why else ''}: {_standing(interview)}; it believes "
+        "the model, and that this row is like those that were fitted"
+    )
+    if explore > 0.0 and interview.asked and not told:
+        try:
+            found = interview.row_mean()
+        except ValueError as error:
+            voice.note(f"no interval without a model: {error}")
+            return
+        voice.note(
+            f"without believing a model ({found.kind}): {100 * found.share:.1f} %, "
+            f"{100 * interview.level:.4g} % confidence interval {100 * found.low:.1f} to "
+            f"{100 * found.high:.1f}, over the {interview.askable:,} columns that could be asked"
+        )
+
+
+def _write(lines: list[dict[str, Any]], output: str, output_format: str | None) -> None:
+    import pyarrow as pa
+
+    from onebit.data.tables import table_writer
+
+    names = list(lines[0]) if lines else list(_HEAD)
+    table = pa.table({name: [line[name] for line in lines] for name in names})
+    with table_writer(output, output_format) as write:
+        write(table)
+
+
+def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
+    """Read one row's answers: a column id and an answer a line, with or without a line of names."""
+    import pyarrow as pa
+
+    from onebit.data.tables.answers import is_blank, sign_of_word
+    from onebit.data.tables.encoding import TextLookup
+
+    name = "standard input" if path == "-" else path
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{name} is not a text file in UTF-8; give CSV: column,answer") from None
+    lines = [line for line in csv.reader(text.splitlines()) if any(field.strip() for field in line)]
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        if len(line) != 2:
+            raise ValueError(f"{name}, line {number}: {len(line)} fields; each line is column,answer")
+        sign = sign_of_word(line[1])
+        if is_blank(line[1]):
+            continue
+        if sign is None:
+            sign = {str(value): place for place, value in zip((-1, 1), fitted.classes_, strict=True)}.get(
+                line[1].strip()
+            )
+        if sign is None:
+            if number == 1:
+                continue  # names
+            raise ValueError(f"{name}, line {number}: {line[1]!r} is neither yes nor no")
+        if found.get(line[0], sign) != sign:
+            raise ValueError(f"{name}, line {number}: {line[0]!r} has two answers")
+        found[line[0]] = sign
+    texts = list(found)
+    codes = TextLookup(fitted.columns_).codes(pa.array([t.encode() for t in texts], pa.large_binary()))
+    unknown = int((codes < 0).sum())
+    if unknown:
+        voice.note(f"{name}: {unknown:,} answers skipped, since the model does not know their columns")
+    labels = fitted.columns_.labels
+    return {labels[code]: found[text] for code, text in zip(codes, texts, strict=True) if code >= 0}

@@ -1,0 +1,164 @@
+"""``onebit rows`` and ``onebit columns``: shares, effects and ranks with error bars."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from onebit.cli import options as o
+from onebit.cli.predicting import (
+    Output,
+    OutputFormat,
+    Spreadsheet,
+    check_not_source,
+    checked_format,
+    loaded,
+    note_formulas,
+)
+from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
+
+Level = Annotated[
+    float, typer.Option(help="The posterior probability of the intervals, between 0 and 1.")
+]
+Scale = Annotated[
+    str,
+    typer.Option(
+        help="logit, or irt: abilities with mean 0 and variance 1, difficulty and discrimination, infit "
+        "and outfit, of --model rasch and 2pl."
+    ),
+]
+
+
+def named_ids(fitted: Any, side: int, texts: list[str] | None) -> list[Any] | None:
+    """Return the model's own ids of names that were typed."""
+    import numpy as np
+    import pyarrow as pa
+
+    from onebit.data.sides import MEMBERS
+    from onebit.data.tables.encoding import TextLookup
+
+    if not texts:
+        return None
+    index = (fitted.rows_, fitted.columns_)[side]
+    codes = TextLookup(index).codes(pa.array([text.encode() for text in texts], pa.large_binary()))
+    if (codes < 0).any():
+        unknown = texts[int(np.argmax(codes < 0))]
+        raise ValueError(f"the model does not know the {MEMBERS[side]} {unknown!r}")
+    return list(index.labels[codes])
+
+
+def rows(
+    model: o.Model,
+    output: Output = "-",
+    output_format: OutputFormat = None,
+    spreadsheet: Spreadsheet = False,
+    row: Annotated[
+        list[str] | None, typer.Option("--row", metavar="ID", help="Only this row; may be repeated.")
+    ] = None,
+    col: Annotated[
+        list[str] | None,
+        typer.Option("--col", metavar="ID", help="Shares over these columns alone; may be repeated."),
+    ] = None,
+    level: Level = 0.9,
+    scale: Scale = "logit",
+    threads: o.Threads = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Say how each row does: its share of yes over all columns, its effect and its rank, with error bars.
+
+    Known answers count as they are, blanks as the model expects them. Intervals are credible ones, of the
+    exact posterior: they believe the model, and that blanks come about like the answered entries. A model
+    that was not sampled is sampled for a moment.
+
+    Examples:
+      onebit rows exam.onebit -o students.csv
+
+      onebit rows exam.onebit --scale irt -o abilities.csv
+
+      onebit rows benchmark.onebit --row gpt-x --row llama-y --level 0.95
+    """
+    written = output, output_format, spreadsheet
+    _summary(0, model, written, row, col, level, scale, threads, as_json, quiet)
+
+
+def columns(
+    model: o.Model,
+    output: Output = "-",
+    output_format: OutputFormat = None,
+    spreadsheet: Spreadsheet = False,
+    col: Annotated[
+        list[str] | None, typer.Option("--col", metavar="ID", help="Only this column; may be repeated.")
+    ] = None,
+    row: Annotated[
+        list[str] | None,
+        typer.Option("--row", metavar="ID", help="Shares over these rows alone; may be repeated."),
+    ] = None,
+    level: Level = 0.9,
+    scale: Scale = "logit",
+    threads: o.Threads = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Say how each column does: its share of yes over all rows, its effect and its rank, with error bars.
+
+    Examples:
+      onebit columns exam.onebit -o exercises.csv
+
+      onebit columns exam.onebit --scale irt -o items.csv
+    """
+    written = output, output_format, spreadsheet
+    _summary(1, model, written, col, row, level, scale, threads, as_json, quiet)
+
+
+def _summary(
+    side: int,
+    model: str,
+    written: tuple[str, str | None, bool],
+    of: list[str] | None,
+    over: list[str] | None,
+    level: float,
+    scale: str,
+    threads: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    output, output_format, spreadsheet = written
+    with plain_errors():
+        from onebit.data.tables import table_writer
+        from onebit.data.tables.writing import Formulas
+        from onebit.report.outputs import summary_table
+
+        voice = Voice(quiet)
+        if scale not in ("logit", "irt"):
+            raise WrongCommand(f"--scale is logit or irt, not {scale!r}")
+        if not 0.0 < level < 1.0:
+            raise WrongCommand(f"--level is between 0 and 1, not {level!r}")
+        if as_json:
+            output_format = "jsonl"
+        checked_output(output)
+        check_distinct({"the model": model}, {"the table": output})
+        checked_format(output, output_format, spreadsheet)
+        formulas = Formulas(spreadsheet)
+        fitted = loaded(model, threads)
+        check_not_source(output, fitted)
+        own, others = named_ids(fitted, side, of), named_ids(fitted, 1 - side, over)
+        with voice.fitting("sampling for error bars") as callback:
+            if side == 0:
+                found = fitted.row_summary(
+                    own, columns=others, level=level, scale=scale, callback=callback
+                )
+            else:
+                found = fitted.column_summary(
+                    own, rows=others, level=level, scale=scale, callback=callback
+                )
+        with table_writer(output, output_format, formulas) as write:
+            write(summary_table(fitted, side, found))
+        note_formulas(voice, output, formulas)
+        voice.note(found.attrs["note"])
+        if "reliability" in found.attrs:
+            voice.note(
+                f"reliability {found.attrs['reliability']:.3f}: the share of the variance of the "
+                "abilities' estimates that is not error"
+            )

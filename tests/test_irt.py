@@ -1,0 +1,178 @@
+"""The scale of item response theory, against a marginal-likelihood fit of the tests' own."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from onebit import LogisticCompleter, plots
+from onebit.model.irt import Scale
+
+
+def simulated(persons, items, seed, discriminating=True, strength=1.0):
+    rng = np.random.default_rng(seed)
+    ability = rng.standard_normal(persons)
+    slope = rng.lognormal(0.1, 0.3, items) if discriminating else np.full(items, 1.2)
+    slope *= strength
+    intercept = rng.normal(0.2, 1.0, items)
+    answers = rng.random((persons, items)) < expit(np.outer(ability, slope) + intercept)
+    return ability, slope, intercept, answers.astype(float)
+
+
+def marginal_likelihood(answers, rounds=300, common=False):
+    """Fit the two-parameter model by EM over a grid of abilities from N(0, 1) (Bock and Aitkin, 1981)."""
+    grid = np.linspace(-4.5, 4.5, 61)
+    prior = np.exp(-0.5 * grid**2)
+    prior /= prior.sum()
+    items = answers.shape[1]
+    slope, intercept = np.ones(items), np.zeros(items)
+    for _ in range(rounds):
+        chance = expit(np.outer(grid, slope) + intercept)
+        log = answers @ np.log(chance).T + (1 - answers) @ np.log1p(-chance).T + np.log(prior)
+        weight = np.exp(log - log.max(axis=1, keepdims=True))
+        weight /= weight.sum(axis=1, keepdims=True)
+        count, right = weight.sum(axis=0), weight.T @ answers
+        before = slope.copy(), intercept.copy()
+        for _ in range(3):  # Newton's steps of a logistic regression on the grid
+            chance = expit(np.outer(grid, slope) + intercept)
+            residual = right - count[:, None] * chance
+            variance = count[:, None] * chance * (1 - chance)
+            a, b = (grid[:, None] ** 2 * variance).sum(0), (grid[:, None] * variance).sum(0)
+            c = variance.sum(0)
+            first, second = (grid[:, None] * residual).sum(0), residual.sum(0)
+            if common:
+                slope = slope + first.sum() / (a - b**2 / c).sum()
+                chance = expit(np.outer(grid, slope) + intercept)
+                second = (right - count[:, None] * chance).sum(0)
+                intercept = intercept + second / (count[:, None] * chance * (1 - chance)).sum(0)
+            else:
+                determinant = a * c - b**2
+                slope = slope + (c * first - b * second) / determinant
+                intercept = intercept + (a * second - b * first) / determinant
+        if max(np.abs(slope - before[0]).max(), np.abs(intercept - before[1]).max()) < 1e-5:
+            break
+    chance = expit(np.outer(grid, slope) + intercept)
+    log = answers @ np.log(chance).T + (1 - answers) @ np.log1p(-chance).T + np.log(prior)
+    weight = np.exp(log - log.max(axis=1, keepdims=True))
+    weight /= weight.sum(axis=1, keepdims=True)
+    return slope, intercept, weight @ grid
+
+
+def fitted(answers, rank, **settings):
+    rows, columns = np.indices(answers.shape)
+    pairs = np.column_stack([rows.ravel(), columns.ravel()])
+    effects = True if rank == 0 else "columns"
+    model = LogisticCompleter(
+        rank, effects=effects, pattern=None, inference="sampling", n_samples=60, n_burn_in=40,
+        random_state=0, **settings,
+    )  # fmt: skip
+    return model.fit(pairs, answers.ravel().astype(int))
+
+
+@pytest.fixture(scope="module")
+def two_parameter():
+    world = simulated(500, 20, 1)
+    return world, fitted(world[3], 1)
+
+
+@pytest.fixture(scope="module")
+def rasch():
+    world = simulated(200, 20, 2, discriminating=False)
+    return world, fitted(world[3], 0)
+
+
+def test_a_two_parameter_model_agrees_with_marginal_likelihood(two_parameter):
+    (_, _, _, answers), model = two_parameter
+    slope, intercept, ability = marginal_likelihood(answers)
+    items = model.column_summary(scale="irt")
+    error = items["discrimination_se"].to_numpy()
+    assert (np.abs(items["discrimination"] - slope) < 1.5 * error).all()
+    difficulty = -intercept / slope
+    assert (np.abs(items["difficulty"] - difficulty) < 1.5 * items["difficulty_se"]).all()
+    persons = model.row_summary(scale="irt")
+    assert (np.abs(persons["ability"] - ability) < persons["ability_se"]).all()
+    assert np.corrcoef(persons["ability"], ability)[0, 1] > 0.99
+
+
+def test_a_rasch_model_agrees_with_marginal_likelihood(rasch):
+    (_, _, _, answers), model = rasch
+    slope, intercept, ability = marginal_likelihood(answers, common=True)
+    items = model.column_summary(scale="irt")
+    assert items["discrimination"].nunique() == 1
+    assert abs(items["discrimination"].iloc[0] - slope[0]) < 1.5 * items["discrimination_se"].iloc[0]
+    assert (np.abs(items["difficulty"] + intercept / slope) < 1.5 * items["difficulty_se"]).all()
+    assert (np.abs(model.row_summary(scale="irt")["ability"] - ability) < 0.5).all()
+
+
+def test_abilities_and_items_are_covered_by_their_standard_errors(two_parameter):
+    (ability, slope, _, _), model = two_parameter
+    persons, items = model.row_summary(scale="irt"), model.column_summary(scale="irt")
+    inside = np.abs(persons["ability"] - ability) < 1.645 * persons["ability_se"]
+    assert 0.86 < inside.mean() < 0.94
+    z = (items["discrimination"] - slope) / items["discrimination_se"]
+    assert (np.abs(z) < 3.5).all()
+    assert 0.6 < z.std() < 1.5
+
+
+def test_the_scale_has_mean_zero_and_variance_one_under_every_draw(two_parameter, rasch):
+    for _, model in (two_parameter, rasch):
+        scale = Scale.of(model.draws_)
+        assert scale.ability.mean(axis=0) == pytest.approx(0.0, abs=1e-9)
+        assert scale.ability.std(axis=0) == pytest.approx(1.0)
+        assert (scale.slope.mean(axis=0) > 0).all()
+
+
+def test_the_scale_changes_no_score(two_parameter):
+    _, model = two_parameter
+    draws, scale = model.draws_, Scale.of(model.draws_)
+    rows, columns = np.array([0, 7, 400]), np.array([3, 3, 19])
+    expected = draws.scores(rows, columns)
+    assert scale.slope[columns] * scale.ability[rows] + scale.intercept[columns] == pytest.approx(
+        expected, abs=1e-4
+    )
+
+
+def test_information_is_the_derivative_of_the_expected_score(two_parameter):
+    scale = Scale.of(two_parameter[1].draws_)
+    at = np.array([-1.0, 0.3, 2.0])
+    chance, step = scale.curves(at), 1e-5
+    slope = (scale.curves(at + step) - scale.curves(at - step)) / (2 * step)
+    assert scale.information(at) == pytest.approx(slope**2 / (chance * (1 - chance)), rel=1e-4)
+
+
+def test_reliability_is_the_squared_correlation_with_the_truth(two_parameter):
+    (ability, *_), model = two_parameter
+    found = model.row_summary(scale="irt")
+    truth = np.corrcoef(found["ability"], ability)[0, 1] ** 2
+    assert found.attrs["reliability"] == pytest.approx(truth, abs=0.06)
+
+
+def test_items_that_fit_have_mean_squares_near_one_and_others_do_not():
+    _, _, _, answers = simulated(300, 15, 3, discriminating=False, strength=2.0)
+    clean = fitted(answers, 0).column_summary(scale="irt")
+    assert clean[["infit", "outfit"]].stack().between(0.7, 1.3).all()
+    answers[:, 0] = np.random.default_rng(0).random(300) < 0.5  # an item that measures nothing
+    answers[:, 1] = 1.0 - answers[:, 1]  # one with its key turned round
+    items = fitted(answers, 0).column_summary(scale="irt")
+    for name in ("infit", "outfit"):
+        assert items[name].iloc[:2].min() > items[name].iloc[2:].max() + 0.3
+
+
+@pytest.mark.parametrize("settings", [{"rank": 2}, {"rank": 1}, {"rank": 0, "effects": "columns"}])
+def test_other_models_have_no_such_scale(settings):
+    _, _, _, answers = simulated(30, 8, 4)
+    rows, columns = np.indices(answers.shape)
+    pairs = np.column_stack([rows.ravel(), columns.ravel()])
+    model = LogisticCompleter(**settings, inference="sampling", n_samples=3, n_burn_in=0, n_chains=2)
+    model.fit(pairs, answers.ravel().astype(int))
+    with pytest.raises(ValueError, match=r"--model rasch.*--model 2pl"):
+        model.row_summary(scale="irt")
+
+
+def test_plots_show_items_by_name_where_they_are_few(two_parameter):
+    _, model = two_parameter
+    few = plots.item_curves(model, columns=[3, 5])
+    assert [text.get_text() for text in few.get_legend().get_texts()] == ["3", "5"]
+    assert len(plots.item_curves(model).lines) == 20
+    drawn = plots.information(model, columns=[3, 5])
+    total, *each = (line.get_ydata() for line in drawn.lines)
+    assert total == pytest.approx(np.sum(each, axis=0))

@@ -1,0 +1,167 @@
+"""New rows: where one stands, and what its answers would tell, against quadrature and brute force."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from onebit import LogisticCompleter, simulate
+from onebit.model.population import Goal, Population, Standing
+
+
+@pytest.fixture(scope="module")
+def population():
+    world = simulate.world("B3", rank=1, shape=(80, 50), density=0.7, seed=1)
+    model = LogisticCompleter(1, random_state=0, pattern=None).fit(world.pairs, world.answers)
+    return Population.of(model.posterior_)
+
+
+def grid(population, count=161):
+    """Points around the population's mean, six standard deviations each way, and their prior density."""
+    root = np.linalg.cholesky(population.covariance)
+    line = np.linspace(-6.0, 6.0, count)
+    noise = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+    return population.mean + noise @ root.T, -0.5 * (noise**2).sum(axis=1)
+
+
+def exactly(population, columns, signs):
+    """Return mean and covariance of the posterior by quadrature, the columns taken as known."""
+    points, log_density = grid(population)
+    scores = points @ population.design[columns].T + population.offset[columns]
+    log_density = log_density - np.logaddexp(0.0, -signs * scores).sum(axis=1)
+    weight = np.exp(log_density - log_density.max())
+    weight /= weight.sum()
+    mean = weight @ points
+    return mean, (weight[:, None] * (points - mean)).T @ (points - mean), weight, points
+
+
+def sure(population):
+    """The same, with columns that are known exactly."""
+    return Population(
+        population.design, population.offset, 0.0 * population.spread, population.full, population.rank,
+        population.column_effect, population.mean, population.covariance, population.rows,
+    )  # fmt: skip
+
+
+def test_a_row_stands_where_quadrature_puts_it(population):
+    known = sure(population)
+    rng = np.random.default_rng(0)
+    columns = rng.choice(known.size, 40, replace=False)
+    signs = np.where(rng.random(40) < 0.6, 1, -1)
+    found = known.standing(columns, signs)
+    mean, covariance, _, _ = exactly(known, columns, signs)
+    scale = np.sqrt(np.diag(covariance))
+    assert np.abs(found.mean - mean).max() < 0.35 * scale.max()
+    assert np.sqrt(np.diag(found.covariance)) == pytest.approx(scale, rel=0.25)
+
+
+def test_without_answers_a_row_is_one_of_the_population(population):
+    found = population.standing(np.empty(0, np.int64), np.empty(0, np.int64))
+    assert np.array_equal(found.mean, population.mean)
+    assert np.array_equal(found.covariance, population.covariance)
+
+
+def test_a_column_that_is_uncertain_tells_less(population):
+    vague = Population(
+        population.design, population.offset, 50.0 * population.spread, population.full,
+        population.rank, population.column_effect, population.mean, population.covariance,
+        population.rows,
+    )  # fmt: skip
+    columns, signs = np.arange(20), np.ones(20, np.int64)
+    narrow, wide = sure(population).standing(columns, signs), vague.standing(columns, signs)
+    assert np.trace(wide.covariance) > np.trace(narrow.covariance)
+
+
+@pytest.mark.parametrize("kind", ["mean", "row", "answers"])
+def test_gains_are_what_an_answer_takes_off_the_goals_variance(population, kind):
+    # By the linear model behind them: one more observation with precision w, in closed form.
+    standing = population.standing(np.array([3, 8]), np.array([1, -1]))
+    forecast = population.forecast(standing)
+    wanted = np.arange(population.size) % 3 == 0
+    goal = population.goal(kind, forecast, wanted)
+    gains = population.gains(standing, forecast, goal)
+    for column in (0, 7, 30):
+        after = population.after(standing, forecast, column)
+        precision = np.linalg.inv(standing.covariance) + forecast.variance[column] * np.outer(
+            forecast.faced[column], forecast.faced[column]
+        )
+        assert after.covariance == pytest.approx(np.linalg.inv(precision))
+        left = wanted.copy()
+        left[column] = False
+        lost = goal.variance(standing, wanted) - goal.variance(after, left)
+        assert gains[column] == pytest.approx(lost, rel=1e-6)
+
+
+def test_the_slope_of_the_share_is_its_derivative(population):
+    known = sure(population)
+    tight = Standing(known.mean, 1e-12 * np.eye(2))
+    slope = known.forecast(tight).slope.mean(axis=0)
+    for axis in range(2):
+        step = np.zeros(2)
+        step[axis] = 1e-5
+        ahead, behind = (
+            known.forecast(Standing(known.mean + way * step, tight.covariance)).probability.mean()
+            for way in (1, -1)
+        )
+        assert slope[axis] == pytest.approx((ahead - behind) / 2e-5, rel=1e-4)
+
+
+def test_the_share_and_its_variance_are_those_of_quadrature(population):
+    known = sure(population)
+    columns, signs = np.arange(0, 40, 2), np.where(np.arange(20) % 3 == 0, -1, 1)
+    answers = np.full(known.size, np.nan)
+    answers[columns] = signs > 0
+    wanted = np.ones(known.size, dtype=bool)
+    mean, variance = known.share(known.standing(columns, signs), answers, wanted)
+    _, _, weight, points = exactly(known, columns, signs)
+    chance = expit(points @ known.design.T + known.offset)
+    chance[:, columns] = signs > 0
+    shares = chance.mean(axis=1)
+    noise = (chance * (1 - chance)).sum(axis=1) / known.size**2
+    expected = weight @ shares
+    exact = weight @ (shares - expected) ** 2 + weight @ noise
+    assert mean == pytest.approx(expected, abs=0.3 * exact**0.5)
+    assert variance**0.5 == pytest.approx(exact**0.5, rel=0.25)
+
+
+def test_a_fixed_set_tells_more_than_a_random_one(population):
+    everything = np.ones(population.size, dtype=bool)
+    standing = population.unknown
+    forecast = population.forecast(standing)
+    goal = population.goal("mean", forecast, everything)
+
+    def left(columns):
+        after, open_ones = standing, everything.copy()
+        for column in columns:
+            after = population.after(after, forecast, column)
+            open_ones[column] = False
+        return goal.variance(after, open_ones)
+
+    chosen = population.fixed_set(8, "mean", everything, everything)
+    assert len(set(chosen)) == 8
+    rng = np.random.default_rng(0)
+    others = [left(rng.choice(population.size, 8, replace=False)) for _ in range(20)]
+    assert left(chosen) < np.quantile(others, 0.2)
+
+
+def test_errors_that_are_too_large_for_the_model_are_noticed(population):
+    rng = np.random.default_rng(0)
+    rows = [
+        (rng.random(population.size) < expit(population.design @ row + population.offset)).astype(float)
+        for row in population.rows[:20]
+    ]
+    assert population.misfit(rows) < 1.2
+    shuffled = [rng.permutation(np.repeat([0.0, 1.0], population.size // 2)) for _ in range(20)]
+    turned = Population(
+        5.0 * population.design, population.offset, population.spread, population.full,
+        population.rank, population.column_effect, population.mean, population.covariance,
+        population.rows,
+    )  # fmt: skip
+    assert turned.misfit(shuffled) > 1.35
+    assert population.misfit([]) == 1.0
+
+
+def test_a_goal_counts_only_what_is_not_answered_yet():
+    goal = Goal(np.eye(2), np.array([0.5, 0.25, 0.0]))
+    standing = Standing(np.zeros(2), np.diag([1.0, 2.0]))
+    assert goal.variance(standing, np.array([True, True, True])) == pytest.approx(3.75)
+    assert goal.variance(standing, np.array([False, True, True])) == pytest.approx(3.25)

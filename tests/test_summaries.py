@@ -1,0 +1,189 @@
+"""Rows and columns with error bars: what they say, what they cover, what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+import onebit
+from onebit import HingeCompleter, LogisticCompleter, NuclearNormCompleter
+from onebit.model.draws import Draws
+from onebit.model.shares import shares_of
+
+ROWS, COLUMNS = 60, 40
+
+
+def world(seed, shown=0.5, rows=ROWS):
+    """A full table of answers of a rank 1 model with effects, and which of them are shown."""
+    rng = np.random.default_rng(seed)
+    score = rng.normal(0, 1, (rows, 1)) + rng.normal(0, 1, COLUMNS)
+    score = score + np.outer(rng.normal(0, 1, rows), rng.normal(0, 1, COLUMNS))
+    answers = (rng.random(score.shape) < expit(score)).astype(int)
+    return answers, np.argwhere(rng.random(score.shape) < shown)
+
+
+def names(pairs):
+    return [(f"r{i:02d}", f"c{j:02d}") for i, j in pairs]
+
+
+@pytest.fixture(scope="module")
+def table():
+    return world(0)
+
+
+@pytest.fixture(scope="module")
+def sampled(table):
+    answers, pairs = table
+    model = LogisticCompleter(
+        2, pattern=None, inference="sampling", n_samples=50, n_burn_in=50, random_state=0
+    )
+    return model.fit(names(pairs), answers[tuple(pairs.T)])
+
+
+@pytest.fixture(scope="module")
+def variational(table):
+    answers, pairs = table
+    return LogisticCompleter(2, pattern=None, random_state=0).fit(names(pairs), answers[tuple(pairs.T)])
+
+
+def test_shares_are_those_of_the_completed_table(sampled):
+    found = sampled.row_summary()
+    completed = sampled.complete()
+    assert found["share"].to_numpy() == pytest.approx(completed.mean(axis=1).to_numpy(), abs=1e-4)
+    assert found.index.equals(completed.index)
+    columns = sampled.column_summary()
+    assert columns["share"].to_numpy() == pytest.approx(completed.mean(axis=0).to_numpy(), abs=1e-4)
+
+
+def test_counts_effects_and_ranks_are_those_of_the_model(sampled, table):
+    answers, pairs = table
+    found = sampled.row_summary()
+    assert found["answers"].to_numpy() == pytest.approx(np.bincount(pairs[:, 0], minlength=ROWS))
+    assert found["effect"].to_numpy() == pytest.approx(sampled.row_effects_.to_numpy())
+    assert (found["effect_se"] > 0).all()
+    assert found["rank"].sort_values().iloc[0] == 1
+    assert found["share"].idxmax() == found["rank"].idxmin()
+    assert (found["rank_low"] <= found["rank"]).mean() > 0.95
+    assert found.loc["r03", "answered_share"] == pytest.approx(
+        answers[3, pairs[pairs[:, 0] == 3, 1]].mean()
+    )
+    assert list(found.columns) == [
+        "answers", "answered_share", "share", "share_low", "share_high", "effect", "effect_se", "rank",
+        "rank_low", "rank_high",
+    ]  # fmt: skip
+
+
+def test_a_row_without_blanks_has_no_interval(table):
+    answers, _ = table
+    pairs = np.argwhere(np.ones((10, 8)))
+    model = LogisticCompleter(0, inference="sampling", n_samples=5, random_state=0)
+    found = model.fit(names(pairs), answers[tuple(pairs.T)]).row_summary()
+    assert found["share_low"].to_numpy() == pytest.approx(found["share_high"].to_numpy())
+    assert found["share"].to_numpy() == pytest.approx(answers[:10, :8].mean(axis=1))
+
+
+@pytest.mark.parametrize("settings", [{}, {"inference": "sampling"}, {"temperature": 2.0}])
+def test_intervals_of_shares_cover_on_fresh_worlds(settings):
+    # A temperature of two halves a posterior's variance, and a variational one is too narrow: both are
+    # sampled again for their error bars.
+    inside = []
+    for seed in range(3):
+        answers, pairs = world(seed + 10)
+        chains = {"n_samples": 40, "n_burn_in": 40} if "inference" in settings else {}
+        model = LogisticCompleter(2, pattern=None, random_state=0, **settings, **chains)
+        found = model.fit(names(pairs), answers[tuple(pairs.T)]).row_summary()
+        truth = answers.mean(axis=1)
+        inside.append((found["share_low"] <= truth + 1e-9) & (found["share_high"] >= truth - 1e-9))
+    assert 0.84 <= np.mean(inside) <= 0.97
+
+
+def test_a_summary_of_a_variational_model_is_made_once_and_leaves_the_model_alone(variational):
+    before = variational.predict_proba(names([(0, 0), (5, 7)]))
+    first = variational.row_summary(["r00", "r05"])
+    assert "a sampling run" in first.attrs["note"]
+    assert not variational.is_sampled
+    assert np.array_equal(variational.predict_proba(names([(0, 0), (5, 7)])), before)
+    pd.testing.assert_frame_equal(first, variational.row_summary(["r00", "r05"]))
+
+
+def test_a_named_set_of_columns_is_what_a_share_is_taken_over(sampled, table):
+    answers, pairs = table
+    some = [f"c{j:02d}" for j in range(5)]
+    found = sampled.row_summary(["r07"], columns=some)
+    known = pairs[(pairs[:, 0] == 7) & (pairs[:, 1] < 5), 1]
+    chance = sampled.predict_proba([("r07", name) for name in some])[:, 1]
+    chance[known] = answers[7, known]
+    assert found["share"].iloc[0] == pytest.approx(chance.mean(), abs=1e-4)
+    assert "5 named columns" in found.attrs["note"]
+    assert found["rank"].iloc[0] == 1
+
+
+def test_comparing_is_antisymmetric_and_agrees_with_the_draws(sampled):
+    found = sampled.row_summary()
+    best, worst = found["share"].idxmax(), found["share"].idxmin()
+    ahead, behind = sampled.compare(best, worst), sampled.compare(worst, best)
+    assert ahead.probability > 0.99
+    assert ahead.probability + behind.probability == pytest.approx(1.0)
+    assert ahead.difference == pytest.approx(found["share"].max() - found["share"].min(), abs=1e-6)
+    assert ahead.low <= ahead.difference <= ahead.high
+    assert sampled.compare(best, best).probability == pytest.approx(0.5)
+
+
+def test_shares_do_not_depend_on_the_threads(sampled):
+    def summed(jobs):
+        sampled.n_jobs = jobs
+        return sampled.row_summary()
+
+    pd.testing.assert_frame_equal(summed(1), summed(2))
+
+
+def test_drawn_shares_have_the_moments_of_their_chances(sampled):
+    draws: Draws = sampled.draws_
+    codes, wanted = np.arange(5, dtype=np.int32), np.arange(COLUMNS, dtype=np.int32)
+    nothing = (np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0))
+    shares = shares_of(draws, 0, codes, wanted, nothing)
+    for code in codes:
+        scores = draws.scores(np.full(COLUMNS, code), wanted)
+        chance = expit(scores)
+        assert shares.expected[code] == pytest.approx(chance.mean(), abs=1e-5)
+        spread = chance.mean(axis=0).var() + (chance * (1 - chance)).sum(axis=0).mean() / COLUMNS**2
+        assert shares.drawn[code].var() == pytest.approx(spread, rel=0.35)
+
+
+def test_new_rows_are_summed_up_once_they_are_folded_in(sampled, tmp_path):
+    sampled.save(tmp_path / "m.onebit")
+    model = onebit.load(tmp_path / "m.onebit")
+    model.fold_in([("new", f"c{j:02d}") for j in range(20)], [1] * 18 + [0] * 2)
+    found = model.row_summary()
+    assert found.loc["new", "answers"] == 20
+    assert found.loc["new", "share"] > found["share"].median()
+    assert model.compare("new", found["share"].idxmin()).probability > 0.9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rows": ["nobody"]}, "does not know the row 'nobody'"),
+        ({"rows": []}, "names no row"),
+        ({"columns": ["c00", "what"]}, "does not know the column 'what'"),
+        ({"level": 1.0}, "level must be between 0 and 1"),
+        ({"scale": "theta"}, '"logit" or "irt"'),
+    ],
+)
+def test_bad_questions_are_refused_at_the_door(sampled, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        sampled.row_summary(**arguments)
+
+
+def test_models_without_log_odds_say_so(table):
+    answers, pairs = table
+    hinge = HingeCompleter(1, random_state=0).fit(names(pairs), answers[tuple(pairs.T)])
+    with pytest.raises(ValueError, match="posterior of log-odds"):
+        hinge.row_summary()
+    assert not hasattr(NuclearNormCompleter(), "row_summary")
+
+
+def test_a_model_that_forgot_its_answers_cannot_keep_them_as_they_are(sampled, tmp_path):
+    sampled.save(tmp_path / "m.onebit", answers=False)
+    with pytest.raises(ValueError, match="has not kept its answers"):
+        onebit.load(tmp_path / "m.onebit").row_summary()
