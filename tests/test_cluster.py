@@ -36,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 @pytest.fixture(scope="module")
-def client():
+def client(forks):
     with onebit.dask.local_client(2) as made:
         yield made
 
