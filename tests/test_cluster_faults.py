@@ -122,6 +122,14 @@ def test_a_part_that_cannot_be_read_is_named(tmp_path):
             onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS))
 
 
+def test_a_frame_without_a_client_is_refused():
+    from dask import dataframe
+
+    frame = dataframe.from_pandas(answers(100), npartitions=1)
+    with pytest.raises(ValueError, match="no Dask client"):
+        LogisticCompleter().fit(frame)
+
+
 def test_nobody_waits_for_ever(folder):
     from distributed import Client, LocalCluster
 
