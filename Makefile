@@ -29,11 +29,11 @@ lint: install
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # On a GPU where there is one, under Triton's interpreter (and with torch's CPU build) where there is none.
 test-gpu: $(VENV_GPU)/.installed
-	$(BIN_GPU)/python -m pytest -n auto tests/gpu src/onebit/engine/gpu
+	$(BIN_GPU)/python -m pytest -n auto --dist worksteal tests/gpu src/onebit/engine/gpu
 
 # torch and Triton beside what the tests need.
 $(VENV_GPU)/.installed: pyproject.toml constraints.txt constraints-gpu.txt

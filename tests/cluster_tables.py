@@ -1,4 +1,6 @@
-"""Small tables in Parquet files, for the tests of fits on a cluster."""
+"""Small tables in Parquet files and processes of a cluster, for the tests of fits on one."""
+
+import asyncio
 
 import numpy as np
 import pandas as pd
@@ -23,3 +25,22 @@ def written(frame, folder, files=3, order=1, group=None):
         part = frame.iloc[k::files][::order]
         part.to_parquet(folder / f"part-{k}.parquet", row_group_size=group or len(part))
     return folder
+
+
+def run_scheduler(port):
+    """Be a scheduler, until somebody ends it."""
+    from distributed import Scheduler
+
+    asyncio.run(_until_ended(Scheduler, host="127.0.0.1", port=port, dashboard=False))
+
+
+def run_worker(address):
+    """Be a worker without a nanny, until somebody ends it."""
+    from distributed import Worker
+
+    asyncio.run(_until_ended(Worker, address, nthreads=1, dashboard=False))
+
+
+async def _until_ended(kind, *arguments, **settings):
+    async with kind(*arguments, **settings) as made:
+        await made.finished()

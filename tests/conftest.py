@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+from multiprocessing import forkserver
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,15 @@ DATA = Path(os.environ.get("ONEBIT_DATA", Path(__file__).parents[1] / "data"))
 def small_world():
     """A noisy world that every completer handles in a blink."""
     return simulate.world("B2", rank=2, shape=(50, 40), density=0.75, seed=3)
+
+
+@pytest.fixture(scope="session")
+def forks():
+    """Fork the workers of clusters from a process that has imported what they need, seconds each."""
+    if os.name == "posix":
+        needed = ["distributed", "onebit.completers.clustered", "onebit.engine.cluster.fitting"]
+        multiprocessing.set_forkserver_preload(needed)
+        forkserver.ensure_running()  # before Dask names its own modules
 
 
 @pytest.fixture

@@ -34,11 +34,16 @@ def test_it_is_not_worse_than_the_defaults_where_they_are_far_off():
     assert auto.best_params_["temperature"] > 1
 
 
-def test_the_search_can_be_read(small_world):
+@pytest.fixture(scope="module")
+def searched(small_world):
+    """A search of the small world, and what it told of its progress."""
     seen = []
-    model = AutoCompleter(random_state=0).fit(
-        small_world.pairs, small_world.answers, callback=seen.append
-    )
+    model = AutoCompleter(random_state=0)
+    return model.fit(small_world.pairs, small_world.answers, callback=seen.append), seen
+
+
+def test_the_search_can_be_read(searched):
+    model, seen = searched
     table = model.search_
     assert set(model.best_params_) | {"log_loss", "accuracy", "rounds"} == set(table)
     assert np.isfinite(table["log_loss"]).all()
@@ -64,10 +69,8 @@ def test_too_few_answers_to_choose_by_leave_the_defaults():
     assert len(model.search_) == 0
 
 
-def test_a_seed_repeats_the_search(small_world):
-    one, two = (
-        AutoCompleter(random_state=3).fit(small_world.pairs, small_world.answers) for _ in range(2)
-    )
+def test_a_seed_repeats_the_search(small_world, searched):
+    one, two = searched[0], AutoCompleter(random_state=0).fit(small_world.pairs, small_world.answers)
     assert one.search_.equals(two.search_)
     np.testing.assert_array_equal(one.posterior_.rows.mean, two.posterior_.rows.mean)
 

@@ -362,7 +362,9 @@ def test_what_the_pattern_costs_is_measured_with_and_without_it(capsys):
     assert "ratio" in capsys.readouterr().out
 
 
-def test_the_distributed_page_compares_a_cluster_with_one_machine_and_goes_on(tmp_path, monkeypatch):
+def test_the_distributed_page_compares_a_cluster_with_one_machine_and_goes_on(
+    forks, tmp_path, monkeypatch
+):
     pytest.importorskip("distributed")
     from benchmarks import distributed
 

@@ -399,7 +399,7 @@ def test_an_extreme_temperature_ends_and_predicts(temperature):
     world = simulate.world("A2", rank=2, shape=(40, 30), density=0.5, seed=0)
     model = HingeCompleter(
         3, temperature=temperature, effects=False, inference="sampling", n_samples=20, n_burn_in=5,
-        random_state=0,
+        n_chains=1, random_state=0,
     )  # fmt: skip
     model.fit(world.pairs, world.answers)
     assert np.isfinite(model.decision_function(world.all_pairs)).all()

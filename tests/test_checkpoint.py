@@ -1,5 +1,7 @@
 """A fit that is killed goes on to the same result."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -38,19 +40,30 @@ def killed_after(rounds):
     return callback
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: LogisticCompleter(3, random_state=0),
-        lambda: LogisticCompleter(3, covariance="diagonal", prior="gamma", random_state=0),
-        lambda: HingeCompleter(3, random_state=0, sparse="columns"),
-        lambda: GibbsCompleter(2, random_state=0, temperature=1.0),
-    ],
-    ids=["logistic", "diagonal gamma", "hinge sparse calibrated", "gibbs"],
-)
+MAKERS = {
+    "logistic": lambda: LogisticCompleter(3, random_state=0),
+    "diagonal gamma": lambda: LogisticCompleter(3, covariance="diagonal", prior="gamma", random_state=0),
+    "hinge sparse calibrated": lambda: HingeCompleter(3, random_state=0, sparse="columns"),
+    "gibbs": lambda: GibbsCompleter(2, random_state=0, temperature=1.0),
+}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(world):
+    """The fits to which nothing happens, and how often they told of their progress."""
+
+    @functools.cache
+    def fitted(make):
+        told = []
+        return make().fit(world.pairs, world.answers, certify=0.1, callback=told.append), len(told)
+
+    return fitted
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 @pytest.mark.parametrize("rounds", [0, 1, 5, 8])
-def test_a_killed_fit_goes_on_to_the_same_result(make, rounds, world, tmp_path):
-    expected = make().fit(world.pairs, world.answers, certify=0.1)
+def test_a_killed_fit_goes_on_to_the_same_result(make, rounds, world, undisturbed, tmp_path):
+    expected, whole = undisturbed(make)
     folder = tmp_path / "kept"
     model = make()
     with pytest.raises(Killed):
@@ -67,9 +80,7 @@ def test_a_killed_fit_goes_on_to_the_same_result(make, rounds, world, tmp_path):
     assert model.objective_path_.tolist() == expected.objective_path_.tolist()
     assert model.n_iter_ == expected.n_iter_
     if rounds == 8:  # and it has not begun anew
-        whole = []
-        make().fit(world.pairs, world.answers, certify=0.1, callback=whole.append)
-        assert len(done) < len(whole)
+        assert len(done) < whole
 
 
 def test_a_search_goes_on_too(tmp_path, monkeypatch):

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 @pytest.fixture(scope="module")
-def client():
+def client(forks):
     with onebit.dask.local_client(2) as made:
         yield made
 
@@ -363,21 +363,6 @@ def test_the_command_line_fits_on_a_cluster(client, folder, tmp_path, model):
     refused = CliRunner().invoke(app, [*arguments, "--dask", client.scheduler.address, "--refit"])
     assert refused.exit_code == 2
     assert "--refit does not go with --dask" in refused.output
-
-
-def test_a_frame_without_a_client_is_refused():
-    from dask import dataframe
-
-    from distributed import default_client
-
-    try:
-        default_client()
-    except ValueError:
-        frame = dataframe.from_pandas(answers(100), npartitions=1)
-        with pytest.raises(ValueError, match="no Dask client"):
-            LogisticCompleter().fit(frame)
-    else:
-        pytest.skip("another test has left a client")
 
 
 @pytest.mark.parametrize("count", [10, 4000, 100_000])

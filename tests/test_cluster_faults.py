@@ -1,5 +1,6 @@
 """What happens to a fit when something happens to its cluster: the same bits, or one clear error."""
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -13,13 +14,16 @@ pytest.importorskip("distributed")
 
 import onebit.dask
 
-from cluster_tables import answers, written
+from cluster_tables import answers, run_scheduler, run_worker, written
 from onebit import LogisticCompleter
 from onebit.data.tables.problems import TableError
 from onebit.engine.cluster import journal
 
 SETTINGS = {"rank": 3, "max_iter": 9, "tol": 1e-12, "random_state": 0}
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.usefixtures("forks"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +38,7 @@ def often(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(folder):
+def undisturbed(forks, folder):
     """The bits of a fit to which nothing happens."""
     with onebit.dask.local_client(1) as client:
         return bits(onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS)))
@@ -118,6 +122,14 @@ def test_a_part_that_cannot_be_read_is_named(tmp_path):
             onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS))
 
 
+def test_a_frame_without_a_client_is_refused():
+    from dask import dataframe
+
+    frame = dataframe.from_pandas(answers(100), npartitions=1)
+    with pytest.raises(ValueError, match="no Dask client"):
+        LogisticCompleter().fit(frame)
+
+
 def test_nobody_waits_for_ever(folder):
     from distributed import Client, LocalCluster
 
@@ -143,9 +155,10 @@ def test_nobody_waits_for_ever(folder):
             )
 
 
-def test_a_scheduler_that_does_not_answer_is_an_error(processes, folder):
+def test_a_scheduler_that_does_not_answer_is_an_error(processes, folder, monkeypatch):
     from distributed import Client
 
+    monkeypatch.setattr("onebit.engine.cluster.client._ANSWER", 5.0)
     scheduler = processes.running[0].pid
     with Client(processes.address, timeout=60) as client:
         stop = at_round(3, lambda: os.kill(scheduler, signal.SIGSTOP))
@@ -168,16 +181,16 @@ class Processes:
         self.start()
 
     def start(self):
-        run = [sys.executable, "-m", "dask"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        scheduler = [*run, "scheduler", "--port", str(self.port), "--no-dashboard", "--host", "127.0.0.1"]
-        worker = [*run, "worker", self.address, "--nthreads", "1", "--no-dashboard", "--no-nanny"]
-        self.running = [subprocess.Popen(command, **quiet) for command in (scheduler, worker, worker)]
+        context = multiprocessing.get_context("forkserver")
+        self.running = [context.Process(target=run_scheduler, args=(self.port,))]
+        self.running += [context.Process(target=run_worker, args=(self.address,)) for _ in range(2)]
+        for process in self.running:
+            process.start()
 
     def kill(self):
         for process in self.running:
             process.kill()
-            process.wait()
+            process.join()
 
 
 @pytest.fixture

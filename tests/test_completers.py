@@ -1,5 +1,6 @@
 """One suite that every completer passes: scikit-learn's ways, ids, answers, and bad input."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -52,6 +53,12 @@ def named(small_world):
     return frame, (small_world.answers > 0).astype(int)
 
 
+@pytest.fixture(scope="module")
+def fitted(named):
+    """What each maker makes, fitted to the small world once; nobody may change it."""
+    return functools.cache(lambda make: make().fit(*named))
+
+
 @ALL
 def test_a_completer_beats_guessing_and_writes_answers_as_it_read_them(make, named):
     frame, answers = named
@@ -67,9 +74,9 @@ def test_a_completer_beats_guessing_and_writes_answers_as_it_read_them(make, nam
 
 
 @ALL
-def test_probabilities_are_probabilities_and_go_with_the_predictions(make, named):
+def test_probabilities_are_probabilities_and_go_with_the_predictions(make, named, fitted):
     frame, answers = named
-    model = make().fit(frame, answers)
+    model = fitted(make)
     probability = model.predict_proba(frame)
     assert probability.shape == (len(frame), 2)
     np.testing.assert_allclose(probability.sum(axis=1), 1.0)
@@ -78,9 +85,9 @@ def test_probabilities_are_probabilities_and_go_with_the_predictions(make, named
 
 
 @ALL
-def test_every_kind_of_table_gives_the_same_model(make, named):
+def test_every_kind_of_table_gives_the_same_model(make, named, fitted):
     frame, answers = named
-    expected = make().fit(frame, answers).predict_proba(frame[:20])
+    expected = fitted(make).predict_proba(frame[:20])
     tables = [
         frame.to_numpy(dtype=object),
         list(frame.itertuples(index=False, name=None)),
@@ -124,9 +131,9 @@ def test_grid_search_chooses_a_temperature(named):
 
 
 @ALL
-def test_unknown_ids_fall_back_to_what_is_known(make, named):
-    frame, answers = named
-    model = make().fit(frame, answers)
+def test_unknown_ids_fall_back_to_what_is_known(make, named, fitted):
+    frame, _ = named
+    model = fitted(make)
     unknown = pd.DataFrame({"row": ["nobody", "nobody", "r01"], "column": [3, 999, 999]})
     scores, probability = model.decision_function(unknown), model.predict_proba(unknown)
     assert np.isfinite(scores).all()
@@ -148,8 +155,8 @@ def test_an_unknown_row_gets_the_effect_of_a_known_column():
 
 
 @ALL
-def test_ids_of_another_kind_are_an_error(make, named):
-    model = make().fit(*named)
+def test_ids_of_another_kind_are_an_error(make, fitted):
+    model = fitted(make)
     with pytest.raises(TypeError, match="column ids here are strings"):
         model.predict(pd.DataFrame({"row": ["r01"], "column": ["3"]}))
 
@@ -171,9 +178,8 @@ def test_saving_and_loading_changes_nothing(make, named, tmp_path):
 
 
 @ALL
-def test_the_filled_matrix_is_labelled(make, named):
-    frame, answers = named
-    model = make().fit(frame, answers)
+def test_the_filled_matrix_is_labelled(make, fitted):
+    model = fitted(make)
     filled = model.complete("answer", everywhere=True)
     assert filled.shape == (50, 40)
     assert filled.loc["r07", 12] == model.predict([("r07", 12)])[0]
@@ -230,9 +236,9 @@ def test_a_model_without_its_answers_fills_in_its_own_values_only(named, tmp_pat
 
 
 @ALL
-def test_recommendations_take_and_return_ids(make, named):
-    frame, answers = named
-    model = make().fit(frame, answers)
+def test_recommendations_take_and_return_ids(make, named, fitted):
+    frame, _ = named
+    model = fitted(make)
     listed = model.recommend(["r07", "r03"], n=4)
     assert listed.columns.tolist() == ["row", "rank", "column", "probability"]
     assert listed["row"].tolist() == ["r07"] * 4 + ["r03"] * 4
@@ -309,9 +315,9 @@ def test_fold_in_takes_what_it_can_and_counts_the_rest(named):
 
 
 @ALL
-def test_ties_count_as_wrong(make, named, monkeypatch):
+def test_ties_count_as_wrong(make, named, fitted, monkeypatch):
     frame, answers = named
-    model = make().fit(frame, answers)
+    model = fitted(make)
     zeros = np.zeros(len(frame))
     monkeypatch.setattr(type(model), "_decisions", lambda self, rows, columns: zeros)
     assert model.score(frame, answers) == 0.0

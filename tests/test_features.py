@@ -111,7 +111,8 @@ def test_intervals_of_sampled_effects_cover_the_truth_and_nothing_is_pruned_to_n
     covered, silent = [], []
     for seed in range(20):
         people, pairs, answers, _ = world(seed)
-        model = LogisticCompleter(3, inference="sampling", n_samples=150, random_state=seed)
+        chain = {"n_samples": 150, "n_chains": 1}
+        model = LogisticCompleter(3, inference="sampling", **chain, random_state=seed)
         found = model.fit(pairs, answers, row_features=people).feature_effects_.set_index("feature")
         truth = pd.Series(true_effects(people))
         covered.append((found["low"] <= truth).to_numpy() & (truth <= found["high"]).to_numpy())
@@ -135,7 +136,7 @@ def test_ids_without_answers_are_known_by_their_features(kind, tmp_path):
     people, pairs, answers, effect = world(2)
     cold = people["person"].isin(people["person"][-60:])
     warm = ~pairs["person"].isin(people["person"][cold]).to_numpy()
-    settings = {"sampling_seconds": 5.0} if kind is AutoCompleter else {"rank": 2}
+    settings = {} if kind is AutoCompleter else {"rank": 2}
     model = kind(random_state=0, **settings).fit(pairs[warm], answers[warm], row_features=people)
     asked = pd.DataFrame({"person": people["person"][cold], "item": 0})
     said = model.decision_function(asked)
@@ -151,7 +152,7 @@ def test_new_ids_fold_in_with_features_and_with_answers(inference):
     people, pairs, answers, effect = world(3)
     cold = people["person"].isin(people["person"][-60:]).to_numpy()
     warm = ~pairs["person"].isin(people["person"][cold]).to_numpy()
-    model = LogisticCompleter(2, inference=inference, n_samples=80, random_state=0)
+    model = LogisticCompleter(2, inference=inference, n_samples=80, n_chains=1, random_state=0)
     model.fit(pairs[warm], answers[warm], row_features=people[~cold])
     model.fold_in(row_features=people[cold])
     assert model.folded_in_.rows == 60

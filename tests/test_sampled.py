@@ -27,7 +27,7 @@ def model(request, world):
     return request.param(4, **QUICK).fit(world.pairs, world.answers, certify=0.1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def logistic(world):
     return LogisticCompleter(4, **QUICK).fit(world.pairs, world.answers)
 
@@ -74,7 +74,8 @@ def test_the_mean_factors_multiply_to_the_mean_of_what_factors_add_to_effects(lo
 
 def test_intervals_of_a_well_specified_model_cover_the_true_scores():
     world = simulate.world("B3", rank=2, shape=(80, 80), density=0.5, seed=2)
-    model = LogisticCompleter(2, effects=False, inference="sampling", n_samples=300, random_state=0)
+    settings = QUICK | {"n_samples": 300}
+    model = LogisticCompleter(2, effects=False, **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(world.pairs, world.answers)
