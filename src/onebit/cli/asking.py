@@ -222,6 +222,10 @@ def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
     except UnicodeDecodeError:
         raise ValueError(f"{name} is not a text file in UTF-8; give CSV: column,answer") from None
     lines = [line for line in csv.reader(text.splitlines()) if any(field.strip() for field in line)]
+    lookup = TextLookup(fitted.columns_)
+    if lines and lookup.codes(pa.array([lines[0][0].encode()], pa.large_binary()))[0] < 0:
+        # A first line that is about no known column has names, were they also words for yes or no.
+        lines[0] = ["", ""]
     found: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         if len(line) != 2:
@@ -234,14 +238,12 @@ def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
                 line[1].strip()
             )
         if sign is None:
-            if number == 1:
-                continue  # names
             raise ValueError(f"{name}, line {number}: {line[1]!r} is neither yes nor no")
         if found.get(line[0], sign) != sign:
             raise ValueError(f"{name}, line {number}: {line[0]!r} has two answers")
         found[line[0]] = sign
     texts = list(found)
-    codes = TextLookup(fitted.columns_).codes(pa.array([t.encode() for t in texts], pa.large_binary()))
+    codes = lookup.codes(pa.array([text.encode() for text in texts], pa.large_binary()))
     unknown = int((codes < 0).sum())
     if unknown:
         voice.note(f"{name}: {unknown:,} answers skipped, since the model does not know their columns")

@@ -1,0 +1,173 @@
+"""``onebit rows``, ``onebit columns`` and ``onebit ask``, as a person or a pipeline uses them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from typer.testing import CliRunner
+
+import onebit
+from onebit import LogisticCompleter, cli
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A file with a Rasch model of 40 students and 12 exercises, of which some were not tried."""
+    rng = np.random.default_rng(0)
+    score = rng.normal(0, 1, (40, 1)) + rng.normal(0, 1, 12)
+    pairs = np.argwhere(rng.random(score.shape) < 0.8)
+    frame = pd.DataFrame(
+        {
+            "student": [f"s{i:02d}" for i in pairs[:, 0]],
+            "exercise": [f"e{j:02d}" for j in pairs[:, 1]],
+        }
+    )
+    solved = rng.random(len(pairs)) < expit(score[tuple(pairs.T)])
+    path = tmp_path_factory.mktemp("ask") / "exam.onebit"
+    made = LogisticCompleter(0, pattern=None, inference="sampling", n_samples=10, random_state=0)
+    made.fit(frame, np.where(solved, "yes", "no") == "yes").save(path)
+    return str(path)
+
+
+def run(*arguments, typed=None):
+    return runner.invoke(cli.app, list(arguments), input=typed)
+
+
+def test_rows_are_written_with_the_columns_that_others_read(model, tmp_path):
+    out = tmp_path / "rows.csv"
+    result = run("rows", model, "-o", str(out))
+    assert result.exit_code == 0, result.output
+    found = pd.read_csv(out)
+    assert found.columns.tolist() == [
+        "student", "answers", "answered_share", "share", "share_low", "share_high", "effect",
+        "effect_se", "rank", "rank_low", "rank_high",
+    ]  # fmt: skip
+    expected = onebit.load(model).row_summary()
+    assert found["share"].to_numpy() == pytest.approx(expected["share"].to_numpy(), abs=1e-6)
+    assert "credible" in result.output
+    assert "come about like the answered" in result.output
+
+
+def test_the_level_the_rows_and_the_columns_can_be_named(model, tmp_path):
+    out = tmp_path / "rows.csv"
+    run("rows", model, "-o", str(out))
+    wide = pd.read_csv(out).set_index("student").loc["s03"]
+    result = run("rows", model, "--row", "s03", "--level", "0.5", "--col", "e01", "-o", str(out))
+    assert result.exit_code == 0, result.output
+    narrow = pd.read_csv(out).set_index("student").loc["s03"]
+    assert narrow["share_high"] - narrow["share_low"] <= 1.0
+    assert narrow["share"] != wide["share"]
+    assert len(pd.read_csv(out)) == 1
+
+
+def test_abilities_and_difficulties_are_written_on_the_scale_of_a_test(model, tmp_path):
+    out = tmp_path / "scale.csv"
+    result = run("rows", model, "--scale", "irt", "-o", str(out))
+    assert "reliability" in result.output
+    persons = pd.read_csv(out)
+    assert persons["ability"].mean() == pytest.approx(0.0, abs=1e-5)
+    run("columns", model, "--scale", "irt", "-o", str(out))
+    items = pd.read_csv(out)
+    assert items.columns[0] == "exercise"
+    assert {"difficulty", "difficulty_se", "discrimination", "discrimination_se"} <= set(items.columns)
+    assert np.corrcoef(items["difficulty"], items["share"])[0, 1] < -0.9
+
+
+def test_a_test_can_be_fitted_by_its_models_name(tmp_path):
+    rng = np.random.default_rng(1)
+    score = np.outer(rng.normal(0, 1, 60), [1.0, 2.0, 0.5, 1.5, 1.0, 1.0])
+    frame = pd.DataFrame((rng.random(score.shape) < expit(score)).astype(int))
+    frame.insert(0, "student", [f"s{i}" for i in range(60)])
+    frame.to_csv(tmp_path / "exam.csv", index=False)
+    out = str(tmp_path / "exam.onebit")
+    arguments = ["fit", str(tmp_path / "exam.csv"), "-o", out, "--certify", "0"]
+    for name, rank in (("rasch", 0), ("2pl", 1)):
+        result = run(*arguments, "-m", name, "--samples", "20", "--burn-in", "5")
+        assert result.exit_code == 0, result.output
+        assert onebit.load(out).rank == rank
+        assert run("columns", out, "--scale", "irt").exit_code == 0
+    assert run(*arguments, "-m", "rasch", "--rank", "2").exit_code == 2
+    assert run(*arguments, "-m", "2pl", "--pattern", "rows").exit_code == 2
+
+
+def test_a_person_is_asked_in_the_terminal(model, tmp_path):
+    out = tmp_path / "asked.csv"
+    result = run("ask", model, "-n", "3", "-o", str(out), typed="y\nperhaps\nno\ns\n1\n")
+    assert result.exit_code == 0, result.output
+    assert "'perhaps' is neither yes nor no" in result.output
+    assert "3 questions are answered" in result.output
+    found = pd.read_csv(out)
+    assert found["answer"].tolist() == [True, False, True]
+    assert found["question"].is_unique
+    assert ((found["share_low"] <= found["share"]) & (found["share"] <= found["share_high"])).all()
+
+
+@pytest.mark.parametrize("typed", ["y\nq\n", "y\n"])
+def test_who_ends_early_loses_nothing(model, tmp_path, typed):
+    out = tmp_path / "asked.csv"
+    result = run("ask", model, "-o", str(out), typed=typed)
+    assert result.exit_code == 0, result.output
+    assert len(pd.read_csv(out)) == 1
+
+
+def test_a_pipeline_answers_from_a_file(model, tmp_path):
+    script = tmp_path / "new.csv"
+    lines = [f"e{j:02d},{'yes' if j % 3 else 'no'}" for j in range(12)]
+    script.write_text("\n".join(["exercise,solved", *lines, "unknown one,yes", "e99,", ""]))
+    out = tmp_path / "asked.csv"
+    result = run("ask", model, "--answers", str(script), "--explore", "0.2", "-o", str(out))
+    assert result.exit_code == 0, result.output
+    assert "1 answers skipped" in result.output
+    assert "without believing a model (certain)" in result.output
+    found = pd.read_csv(out)
+    assert len(found) == 12
+    assert found["share"].iloc[-1] == pytest.approx(8 / 12)
+    assert found["chance"].between(0, 1).all()
+    again = run("ask", model, "--answers", str(script), "--explore", "0.2", "-o", "-")
+    assert again.stdout == out.read_text()
+
+
+def test_the_next_questions_can_be_had_without_being_asked(model, tmp_path):
+    known = tmp_path / "known.csv"
+    known.write_text("e01,1\ne02,0\n")
+    result = run("ask", model, "--known", str(known), "--next", "3", "--output-format", "csv")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.strip().splitlines()
+    assert lines[0] == "column,yes,gain,chance"
+    assert len(lines) == 4
+    assert not {"e01", "e02"} & {line.split(",")[0] for line in lines[1:]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("e01,yes\ne01,no\n", "line 2: 'e01' has two answers"),
+        ("e01,yes\ne02,often\n", "line 2: 'often' is neither yes nor no"),
+        ("e01\n", "line 1: 1 fields"),
+        ("what,yes\n", "no answer about a column"),
+    ],
+)
+def test_a_bad_file_of_answers_is_one_clear_error(model, tmp_path, text, message):
+    script = tmp_path / "new.csv"
+    script.write_text(text)
+    result = run("ask", model, "--answers", str(script))
+    assert result.exit_code == 1
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ask", "--goal", "median"],
+        ["ask", "--next", "2", "-n", "3"],
+        ["rows", "--scale", "theta"],
+        ["rows", "--level", "1.5"],
+    ],
+)
+def test_commands_that_make_no_sense_are_refused(model, arguments):
+    result = run(arguments[0], model, *arguments[1:])
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
