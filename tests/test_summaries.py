@@ -160,6 +160,20 @@ def test_new_rows_are_summed_up_once_they_are_folded_in(sampled, tmp_path):
     assert model.compare("new", found["share"].idxmin()).probability > 0.9
 
 
+def test_rows_folded_into_a_variational_model_stand_where_those_of_a_sampled_one_do():
+    # Asked a part of what all others answered: their pattern is theirs alone, and tells nothing.
+    answers, _ = world(3, rows=50)
+    pairs = np.argwhere(np.ones((49, COLUMNS)))
+    widths = []
+    for settings in ({}, {"inference": "sampling", "n_samples": 50}):
+        model = LogisticCompleter(2, random_state=0, **settings)
+        model.fit(names(pairs), answers[:49].ravel())
+        model.fold_in([("new", f"c{j:02d}") for j in range(0, 40, 2)], answers[49, ::2])
+        found = model.row_summary(["new", "r00"]).loc["new"]
+        widths.append(found["share_high"] - found["share_low"])
+    assert widths[0] == pytest.approx(widths[1], rel=0.3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -10,11 +10,11 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from onebit.completers.asking import check_log_odds
-from onebit.completers.filling import known_observations
+from onebit.completers.questions import check_log_odds
 from onebit.model.diagnostics import Mixing
 from onebit.model.draws import Draws
 
@@ -41,11 +41,14 @@ def error_draws(model: Any, callback: Any = None) -> tuple[Draws, str]:
         )  # fmt: skip
         if sampled.random_state is None or not isinstance(sampled.random_state, (int, np.integer)):
             sampled.random_state = 0
-        observations = known_observations(model)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             start = model if own.sparse is None else None
-            sampled.fit(observations, start=start, callback=callback)
+            sampled.fit(model.kept_answers().everything, start=start, callback=callback)
+        # As into the model itself: where new rows stand in the pattern is told by the fitted ones.
+        for rows, columns, sign in model._folded:
+            pairs = pd.DataFrame({0: model.rows_.labels[rows], 1: model.columns_.labels[columns]})
+            sampled.fold_in(pairs, sign)
         words = _words(f"a sampling run of {sampled.draws_.count} draws for this summary", sampled)
         model._error_draws = (model.predictor_, sampled.draws_, words)
     return model._error_draws[1:]

@@ -8,7 +8,9 @@ import pandas as pd
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from onebit.completers.asking import Interview, chosen_columns, row_means
+from onebit.completers.interviews import Interview
+from onebit.completers.questions import chosen_columns
+from onebit.completers.row_means import row_means
 from onebit.completers.summaries import Comparison, compare, summary
 
 

@@ -1,4 +1,4 @@
-"""What to ask next: questions for one row, a set for all, and a row's share of "yes" from its answers."""
+"""An interview: question after question, and what is known of the row after each answer."""
 
 from __future__ import annotations
 
@@ -12,90 +12,16 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from onebit.certificates.row_means import MeanInterval, policy_share, uniform_share
+from onebit.certificates.row_means import MeanInterval
 from onebit.completers.filling import known_answers, known_shares
+from onebit.completers.questions import column_mask, goal_of, misfit_of, population_of
+from onebit.completers.row_means import mean_of_row
 from onebit.data.ids import pair_columns
 from onebit.engine.seeds import generator
-from onebit.model.losses import LOGISTIC
-from onebit.model.population import Forecast, Goal, Population, Standing
+from onebit.model.population import Forecast, Goal, Standing
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
-# Fitted rows on which it is judged how far intervals hold, and the answers that each must have.
-JUDGED, FEWEST_KNOWN = 24, 20
-KINDS = {
-    "predictions": "confidence: predictions corrected by answers chosen at random; assumes no model",
-    "exact": "confidence: exact, from the answers alone; assumes no model",
-    "certain": "certain: what the answers leave possible; too few for more",
-}
-
-
-def population_of(model: Any) -> Population:
-    """Return a fitted model's rows as a population facing its columns; made once."""
-    kept = model.__dict__.get("_population")
-    if kept is not None and kept[0] is model.predictor_:
-        return kept[1]
-    check_log_odds(model, "asking")
-    posterior = model.predictor_.posterior
-    if posterior.hierarchy.n_free(0) == 0:
-        raise ValueError(
-            "in this model all rows are alike (rank 0 and no row effects), so no answer tells more than "
-            "another; fit with effects"
-        )
-    found = Population.of(posterior)
-    model._population = (model.predictor_, found)
-    return found
-
-
-def misfit_of(model: Any) -> float:
-    """Return how many times wider intervals of shares must be than the model says; see ``Population``.
-
-    Found once, on some fitted rows whose answers the model has kept; one where it has not.
-    """
-    population = population_of(model)
-    kept = model.__dict__.get("_misfit")
-    if kept is not None and kept[0] is model.predictor_:
-        return kept[1]
-    rows: list[Array] = []
-    if model.answers_kept:
-        known = known_answers(model)
-        enough = np.flatnonzero(known.counts >= FEWEST_KNOWN)
-        some = enough[np.linspace(0, len(enough) - 1, min(JUDGED, len(enough))).astype(int)]
-        for code in some:
-            _, columns, shares = known_shares(known, np.array([code], np.int32))
-            answers = np.full(population.size, np.nan)
-            answers[columns] = shares
-            rows.append(answers)
-    found = population.misfit(rows)
-    model._misfit = (model.predictor_, found)
-    return found
-
-
-def check_log_odds(model: Any, what: str) -> None:
-    """Refuse models whose scores are no log-odds."""
-    loss = getattr(getattr(model.predictor_, "start", model.predictor_), "loss", None)
-    if loss is not LOGISTIC or model.probability_note is not None:
-        raise ValueError(
-            f"{what} needs a posterior of log-odds, which {type(model).__name__} does not have here; use "
-            "LogisticCompleter, or AutoCompleter where it chose the logistic loss"
-        )
-
-
-def column_mask(model: Any, columns: Any, name: str) -> NDArray[np.bool_]:
-    """Return which columns are named; all, where none is."""
-    size = len(model.columns_)
-    if columns is None:
-        return np.ones(size, dtype=bool)
-    named = [columns] if isinstance(columns, str) or np.ndim(columns) == 0 else list(columns)
-    codes = model.columns_.encode(named)
-    if (codes < 0).any():
-        unknown = named[int(np.argmax(codes < 0))]
-        raise ValueError(f"{name} names the column {unknown!r}, which the model does not know")
-    if len(codes) == 0:
-        raise ValueError(f"{name} names no column")
-    mask = np.zeros(size, dtype=bool)
-    mask[codes] = True
-    return mask
 
 
 @dataclass(frozen=True)
@@ -163,7 +89,7 @@ class Interview:
         random_state: Any = None,
     ) -> None:
         self._model, self._population = model, population_of(model)
-        self._kind, self._wanted = _goal(model, goal)
+        self._kind, self._wanted = goal_of(model, goal)
         self._among = column_mask(model, among, "among")
         self._allowed = self._among.copy()
         if not 0.0 <= explore <= 1.0:
@@ -335,7 +261,8 @@ class Interview:
         """Give the answer to the last question, written as in the training answers or as a boolean."""
         if self._pending is None:
             raise ValueError("there is no open question: call next() first")
-        sign = int(self._model._signs([value], 1)[0])
+        model = self._model
+        sign = int(model._signs([value], 1)[0])
         code, chance = self._pending
         self._pending = None
         self.asked += 1
@@ -371,138 +298,6 @@ class Interview:
             self._model, pairs, self.answers, np.array(self.chances),
             self._among, self.level if level is None else level, 0,
         )  # fmt: skip
-
-
-def mean_of_row(
-    model: Any,
-    pairs: Any,
-    answers: Any,
-    chances: Array | None,
-    wanted: NDArray[np.bool_],
-    level: float,
-    seed: Any,
-) -> MeanInterval:
-    """Return the share of one row over the wanted columns, from questions drawn at random from them."""
-    population = population_of(model)
-    names = pair_columns(pairs)[1]
-    codes = model.columns_.encode(names).astype(np.int64)
-    signs = np.asarray(model._signs(answers, len(codes)), np.int64)
-    place = np.cumsum(wanted) - 1
-    for position, code in enumerate(codes):
-        if code < 0 or not wanted[code]:
-            raise ValueError(
-                f"the column {list(names)[position]!r} is not among those over which the mean is taken, "
-                "so it was not drawn from them"
-            )
-    if len(np.unique(codes)) < len(codes):
-        first, count = np.unique(codes, return_counts=True)
-        twice = model.columns_.labels[int(first[np.argmax(count > 1)])]
-        raise ValueError(f"the column {twice!r} is there twice: questions are drawn without replacement")
-    order = np.flatnonzero(wanted)
-
-    def forecast(asked: Codes, values: Array) -> Array:
-        standing = population.standing(order[asked], np.where(values > 0.5, 1, -1))
-        return population.forecast(standing).probability[order]
-
-    places, values = place[codes], (signs > 0).astype(float)
-    if chances is None:
-        return uniform_share(places, values, len(order), forecast, level, generator(seed))
-    _check_chances(chances, len(order))
-    return policy_share(places, values, chances, len(order), forecast, level)
-
-
-def row_means(
-    model: Any, pairs: Any, answers: Any, probabilities: Any, columns: Any, level: float, seed: Any
-) -> pd.DataFrame:
-    """Return the shares of rows from questions drawn at random; see ``PairClassifier.row_mean``."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}")
-    rows, names = pair_columns(pairs)
-    ids, wanted = pd.Series(np.asarray(rows)), column_mask(model, columns, "columns")
-    values = pd.Series(np.asarray(answers))
-    names = pd.Series(np.asarray(names))
-    if len(ids) == 0:
-        raise ValueError("row_mean needs at least one answer")
-    if len(values) != len(ids):
-        raise ValueError(f"{len(ids)} pairs and {len(values)} answers")
-    named = ids.drop_duplicates()
-    known = model.rows_.labels.intersection(pd.Index(named))
-    if len(known):
-        fitted = known[0]
-        raise ValueError(
-            f"the row {fitted!r} is one of the model's own: predictions have seen its answers, so the "
-            "interval would not hold; use a model fitted without it, or row_summary"
-        )
-    chances = None
-    if probabilities is not None:
-        chances = np.asarray(probabilities, dtype=float)
-        if chances.shape != (len(ids),):
-            raise ValueError(f"{len(ids)} pairs and probabilities of shape {chances.shape}")
-    lines = []
-    for row, places in ids.groupby(ids, sort=False).groups.items():
-        at = np.asarray(places)
-        found = mean_of_row(
-            model,
-            pd.DataFrame({"row": ids.iloc[at], "column": names.iloc[at]}),
-            values.iloc[at].to_numpy(),
-            None if chances is None else chances[at],
-            wanted,
-            level,
-            seed,
-        )
-        worth = len(at) + 0.0
-        size = int(wanted.sum())
-        if found.error > 0 and size > 1:
-            # A uniform draw of n has the variance p (1 - p) / n * (size - n) / (size - 1).
-            spread = found.share * (1.0 - found.share) * size / (size - 1)
-            worth = spread / (found.error**2 + spread / size)
-        lines.append((row, len(at), found.share, found.low, found.high, found.error, worth, found.kind))
-    name = model.rows_.labels.name
-    frame = pd.DataFrame(
-        lines,
-        columns=["row", "answers", "share", "share_low", "share_high", "se", "worth", "kind"],
-    ).set_index("row")
-    frame.index.name = name if isinstance(name, str) else "row"
-    frame.attrs["interval"] = {kind: KINDS[kind] for kind in frame["kind"].unique()}
-    return frame
-
-
-def chosen_columns(model: Any, n: int, goal: Any, among: Any) -> list[Any]:
-    """Return one fixed set of questions; see ``PairClassifier.choose_columns``."""
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ValueError(f"n is the number of columns, at least one; got {n!r}")
-    kind, wanted = _goal(model, goal)
-    allowed = column_mask(model, among, "among")
-    if n > allowed.sum():
-        raise ValueError(f"{n} columns were asked for and there are {int(allowed.sum())}")
-    codes = population_of(model).fixed_set(int(n), kind, wanted, allowed)
-    return [model.columns_.labels[code] for code in codes]
-
-
-def _goal(model: Any, goal: Any) -> tuple[str, NDArray[np.bool_]]:
-    if isinstance(goal, str) and goal in ("mean", "row"):
-        return goal, column_mask(model, None, "goal")
-    if isinstance(goal, str):
-        raise ValueError(f'goal is "mean", "row" or a list of columns; got {goal!r}')
-    return "answers", column_mask(model, goal, "goal")
-
-
-def _check_chances(chances: Array, size: int) -> None:
-    bad = ~((chances > 0.0) & (chances <= 1.0))
-    if bad.any():
-        place = int(np.argmax(bad))
-        raise ValueError(
-            f"the probability of question {place + 1} is {chances[place]!r}: it must be above 0 and at "
-            "most 1"
-        )
-    left = size - np.arange(len(chances))
-    sure = (chances >= 1.0) & (left > 1)
-    if sure.any():
-        place = int(np.argmax(sure))
-        raise ValueError(
-            f"question {place + 1} was chosen with probability 1 while {left[place]:,} were left: what "
-            "was never to be asked cannot be judged; choose questions with explore above 0"
-        )
 
 
 def _known(codes: Codes, signs: Codes, size: int) -> Array:

@@ -1,0 +1,105 @@
+"""What asking needs of a fitted model: its rows as a population, its columns as questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.completers.filling import known_answers, known_shares
+from onebit.model.losses import LOGISTIC
+from onebit.model.population import Population
+
+Array = NDArray[np.float64]
+# Fitted rows on which it is judged how far intervals hold, and the answers that each must have.
+JUDGED, FEWEST_KNOWN = 24, 20
+
+
+def population_of(model: Any) -> Population:
+    """Return a fitted model's rows as a population facing its columns; made once."""
+    kept = model.__dict__.get("_population")
+    if kept is not None and kept[0] is model.predictor_:
+        return kept[1]
+    check_log_odds(model, "asking")
+    posterior = model.predictor_.posterior
+    if posterior.hierarchy.n_free(0) == 0:
+        raise ValueError(
+            "in this model all rows are alike (rank 0 and no row effects), so no answer tells more than "
+            "another; fit with effects"
+        )
+    found = Population.of(posterior)
+    model._population = (model.predictor_, found)
+    return found
+
+
+def misfit_of(model: Any) -> float:
+    """Return how many times wider intervals of shares must be than the model says; see ``Population``.
+
+    Found once, on some fitted rows whose answers the model has kept; one where it has not.
+    """
+    population = population_of(model)
+    kept = model.__dict__.get("_misfit")
+    if kept is not None and kept[0] is model.predictor_:
+        return kept[1]
+    rows: list[Array] = []
+    if model.answers_kept:
+        known = known_answers(model)
+        enough = np.flatnonzero(known.counts >= FEWEST_KNOWN)
+        some = enough[np.linspace(0, len(enough) - 1, min(JUDGED, len(enough))).astype(int)]
+        for code in some:
+            _, columns, shares = known_shares(known, np.array([code], np.int32))
+            answers = np.full(population.size, np.nan)
+            answers[columns] = shares
+            rows.append(answers)
+    found = population.misfit(rows)
+    model._misfit = (model.predictor_, found)
+    return found
+
+
+def check_log_odds(model: Any, what: str) -> None:
+    """Refuse models whose scores are no log-odds."""
+    loss = getattr(getattr(model.predictor_, "start", model.predictor_), "loss", None)
+    if loss is not LOGISTIC or model.probability_note is not None:
+        raise ValueError(
+            f"{what} needs a posterior of log-odds, which {type(model).__name__} does not have here; use "
+            "LogisticCompleter, or AutoCompleter where it chose the logistic loss"
+        )
+
+
+def column_mask(model: Any, columns: Any, name: str) -> NDArray[np.bool_]:
+    """Return which columns are named; all, where none is."""
+    size = len(model.columns_)
+    if columns is None:
+        return np.ones(size, dtype=bool)
+    named = [columns] if isinstance(columns, str) or np.ndim(columns) == 0 else list(columns)
+    codes = model.columns_.encode(named)
+    if (codes < 0).any():
+        unknown = named[int(np.argmax(codes < 0))]
+        raise ValueError(f"{name} names the column {unknown!r}, which the model does not know")
+    if len(codes) == 0:
+        raise ValueError(f"{name} names no column")
+    mask = np.zeros(size, dtype=bool)
+    mask[codes] = True
+    return mask
+
+
+def goal_of(model: Any, goal: Any) -> tuple[str, NDArray[np.bool_]]:
+    """Return the kind of a goal, and the columns that it is about."""
+    if isinstance(goal, str) and goal in ("mean", "row"):
+        return goal, column_mask(model, None, "goal")
+    if isinstance(goal, str):
+        raise ValueError(f'goal is "mean", "row" or a list of columns; got {goal!r}')
+    return "answers", column_mask(model, goal, "goal")
+
+
+def chosen_columns(model: Any, n: int, goal: Any, among: Any) -> list[Any]:
+    """Return one fixed set of questions; see ``PairClassifier.choose_columns``."""
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ValueError(f"n is the number of columns, at least one; got {n!r}")
+    kind, wanted = goal_of(model, goal)
+    allowed = column_mask(model, among, "among")
+    if n > allowed.sum():
+        raise ValueError(f"{n} columns were asked for and there are {int(allowed.sum())}")
+    codes = population_of(model).fixed_set(int(n), kind, wanted, allowed)
+    return [model.columns_.labels[code] for code in codes]
