@@ -427,7 +427,7 @@ def test_the_page_of_questions_has_every_contestant_and_covers(tmp_path, monkeyp
     monkeypatch.setattr(asking, "ProcessPoolExecutor", lambda _: HERE)
     page, results = tmp_path / "asking.md", tmp_path / "r.jsonl"
     arguments = ["--data", str(tmp_path), "--output", str(page), "--results", str(results)]
-    arguments += ["--splits", "1", "--sizes", "20", "--rank", "1"]
+    arguments += ["--splits", "1", "--sizes", "20", "--rank", "1", "--speed", "200", "3", "10"]
     asking.main(arguments)
     text = page.read_text()
     for name in ("ridge, random items", "2PL, maximum information", "ours, adaptive", "policy"):

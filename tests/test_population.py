@@ -111,7 +111,8 @@ def test_the_share_and_its_variance_are_those_of_quadrature(population):
     answers = np.full(known.size, np.nan)
     answers[columns] = signs > 0
     wanted = np.ones(known.size, dtype=bool)
-    mean, variance = known.share(known.standing(columns, signs), answers, wanted)
+    standing = known.standing(columns, signs)
+    mean, variance = known.share(standing, known.forecast(standing), answers, wanted)
     _, _, weight, points = exactly(known, columns, signs)
     chance = expit(points @ known.design.T + known.offset)
     chance[:, columns] = signs > 0

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.asking.contestants import Estimate, Ours, TwoParameter, ridge
+from benchmarks.asking.contestants import Estimate, Ours, TwoParameter, question_time, ridge
 from benchmarks.asking.page import write_page
 from benchmarks.asking.survey import survey
 
@@ -141,6 +141,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--splits", type=int, help="Random splits of each table.")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--rank", type=int, default=RANK)
+    parser.add_argument("--speed", type=int, nargs=3, default=(10_000, 20, 50))
     parser.add_argument("--only-page", action="store_true")
     options = parser.parse_args(arguments)
     options.results.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +152,8 @@ def main(arguments: list[str] | None = None) -> None:
     ]
     if not lines:
         raise SystemExit(f"no table was found in {options.data}")
-    write_page(lines, options.output, f"{os.cpu_count()} cores, {platform.machine()}")
+    seconds = question_time(*options.speed, 20)
+    write_page(lines, options.output, f"{os.cpu_count()} cores, {platform.machine()}", seconds)
 
 
 if __name__ == "__main__":

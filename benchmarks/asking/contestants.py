@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from onebit import LogisticCompleter
+from onebit.model.population import Population
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -87,9 +88,6 @@ class TwoParameter:
         return np.array(asked)
 
 
-Contest = dict[str, Callable[[Codes, Array], Estimate]]
-
-
 class Ours:
     """Our model: credible intervals from any answers, confidence intervals from random ones."""
 
@@ -112,3 +110,32 @@ class Ours:
         for question in interview:
             interview.answer(int(row[question.column]))
         return np.array(interview.columns), np.array(interview.chances)
+
+
+def question_time(columns: int, rank: int, answers: int, repeats: int) -> float:
+    """Return the median seconds from an answer to the next question, in a made-up model of this size."""
+    rng = np.random.default_rng(0)
+    width = rank + 1
+    spread = np.zeros((columns, width * (width + 1) // 2))
+    diagonal = np.arange(width)
+    spread[:, diagonal * (diagonal + 3) // 2] = 0.02
+    population = Population(
+        np.column_stack([rng.normal(0, 0.5, (columns, rank)), np.ones(columns)]),
+        rng.normal(0, 1, columns), spread, True, rank, True, np.zeros(width), np.eye(width),
+        rng.normal(0, 1, (50, width)),
+    )  # fmt: skip
+    asked = rng.choice(columns, answers, replace=False)
+    signs = np.where(rng.random(answers) < 0.6, 1, -1)
+    known = np.full(columns, np.nan)
+    known[asked] = signs > 0
+    everything = np.ones(columns, dtype=bool)
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        standing = population.standing(asked, signs)
+        forecast = population.forecast(standing)
+        population.share(standing, forecast, known, everything)
+        gains = population.gains(standing, forecast, population.goal("mean", forecast, everything))
+        np.argmax(np.where(np.isnan(known), gains, -np.inf))
+        times.append(time.perf_counter() - begin)
+    return float(np.median(times))

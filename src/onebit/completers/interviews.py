@@ -156,7 +156,9 @@ class Interview:
         if self._kind == "mean":  # of all wanted columns, not of the blank ones alone
             shrink = (self._wanted & blank).sum() / max(self._wanted.sum(), 1)
             self._goal = Goal(self._goal.root * shrink, self._goal.own * shrink**2)
-        self.share, self._variance = self._population.share(self.standing, self._known, self._wanted)
+        self.share, self._variance = self._population.share(
+            self.standing, self._forecast, self._known, self._wanted
+        )
 
     @property
     def error(self) -> float:

@@ -228,12 +228,13 @@ class Population:
         drop = weight * np.outer(moved, moved) / (1.0 + weight * forecast.faced[column] @ moved)
         return Standing(standing.mean, standing.covariance - drop)
 
-    def share(self, standing: Standing, known: Array, wanted: NDArray[np.bool_]) -> tuple[float, float]:
+    def share(
+        self, standing: Standing, forecast: Forecast, known: Array, wanted: NDArray[np.bool_]
+    ) -> tuple[float, float]:
         """Return mean and variance of the share of "yes" over the wanted columns.
 
         ``known`` holds the answers that are known, as 0 and 1, and NaN elsewhere.
         """
-        forecast = self.forecast(standing)
         blank = np.isnan(known) & wanted
         count = int(wanted.sum())
         values = np.where(np.isnan(known), forecast.probability, known)
@@ -269,7 +270,7 @@ class Population:
         for answers in rows:
             told = np.isfinite(answers)
             standing, known = self.interviewed(answers, min(_QUESTIONS, int(told.sum()) // 2))
-            mean, variance = self.share(standing, known, told)
+            mean, variance = self.share(standing, self.forecast(standing), known, told)
             squares.append((float(answers[told].mean()) - mean) ** 2 / max(variance, 1e-12))
         return max(1.0, float(np.sqrt(np.mean(squares)))) if squares else 1.0
 
