@@ -150,15 +150,15 @@ def test_errors_that_are_too_large_for_the_model_are_noticed(population):
         (rng.random(population.size) < expit(population.design @ row + population.offset)).astype(float)
         for row in population.rows[:20]
     ]
-    assert population.misfit(rows) < 1.2
+    assert population.misfit(rows) < 0.03**2
     shuffled = [rng.permutation(np.repeat([0.0, 1.0], population.size // 2)) for _ in range(20)]
     turned = Population(
         5.0 * population.design, population.offset, population.spread, population.full,
         population.rank, population.column_effect, population.mean, population.covariance,
         population.rows,
     )  # fmt: skip
-    assert turned.misfit(shuffled) > 1.35
-    assert population.misfit([]) == 1.0
+    assert turned.misfit(shuffled) > 0.05**2
+    assert population.misfit([]) == 0.0
 
 
 def test_a_goal_counts_only_what_is_not_answered_yet():

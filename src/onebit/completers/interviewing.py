@@ -225,7 +225,8 @@ class Interviewing:
             Those that can be asked, if not all.
         explore : float, default 0.1
             Zero: always the best questions. Above zero they are drawn at random: a share ``explore``
-            uniformly, the rest by what they tell, so that ``row_mean`` can use the answers.
+            uniformly, the rest by what they tell (of the goal "mean": by the standard deviation of the
+            answers), so that ``row_mean`` can use the answers.
         random_state : int, RandomState or None
             Seed of that draw.
 

@@ -34,9 +34,9 @@ def population_of(model: Any) -> Population:
 
 
 def misfit_of(model: Any) -> float:
-    """Return how many times wider intervals of shares must be than the model says; see ``Population``.
+    """Return the variance of shares that the model does not know of; see ``Population.misfit``.
 
-    Found once, on some fitted rows whose answers the model has kept; one where it has not.
+    Found once, on some fitted rows whose answers the model has kept; zero where it has not.
     """
     population = population_of(model)
     kept = model.__dict__.get("_misfit")

@@ -32,7 +32,7 @@ _SETTLED = 1e-6
 # Rows of the population for which a set of questions that all are asked is chosen.
 _TYPICAL = 24
 # Questions that a known row is asked to see how large errors are.
-_QUESTIONS = 30
+_QUESTIONS = 40
 
 
 @dataclass(frozen=True)
@@ -259,20 +259,21 @@ class Population:
         return standing, known
 
     def misfit(self, rows: list[Array]) -> float:
-        """Return how many times larger errors of shares are than they should be, on rows that are known.
+        """Return the variance of shares that the model does not know of, from rows that are known.
 
         Each row (0, 1, and NaN for a blank) is asked some of its answers, and its share of "yes" over all
-        of them is held against what is expected: the root mean square of the standardised errors, at
-        least one. Columns that seem to tell most were in part lucky, and no posterior of single columns
-        says so.
+        of them is held against what is expected: the mean square of the errors beyond the variance that
+        was stated, as of a row of which nothing is answered. Columns that seem to tell most were in part
+        lucky, and no posterior of single columns says so.
         """
-        squares = []
+        beyond = []
         for answers in rows:
             told = np.isfinite(answers)
             standing, known = self.interviewed(answers, min(_QUESTIONS, int(told.sum()) // 2))
             mean, variance = self.share(standing, self.forecast(standing), known, told)
-            squares.append((float(answers[told].mean()) - mean) ** 2 / max(variance, 1e-12))
-        return max(1.0, float(np.sqrt(np.mean(squares)))) if squares else 1.0
+            blank = float(np.isnan(known[told]).mean())
+            beyond.append(((float(answers[told].mean()) - mean) ** 2 - variance) / blank**2)
+        return max(0.0, float(np.mean(beyond))) if beyond else 0.0
 
     def fixed_set(
         self, count: int, kind: str, wanted: NDArray[np.bool_], allowed: NDArray[np.bool_]

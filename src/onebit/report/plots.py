@@ -81,7 +81,7 @@ def risk_coverage(
 
 
 # Abilities that curves are drawn over: all but a few in a thousand.
-ABILITIES = np.linspace(-3.0, 3.0, 121)
+ABILITIES = np.linspace(-3.0, 3.0, 41)
 # Items that are named in a picture.
 _NAMED = 10
 
