@@ -424,6 +424,7 @@ def test_the_page_of_questions_has_every_contestant_and_covers(tmp_path, monkeyp
     monkeypatch.setattr(asking_survey, "MOST_PEOPLE", 6)
     monkeypatch.setattr(asking_survey, "ASKED", (2, 5))
     monkeypatch.setattr(asking, "MOST_ROWS", 6)
+    monkeypatch.setattr(asking, "SCALE_SIZES", ((60, 8),))
     monkeypatch.setattr(asking, "ProcessPoolExecutor", lambda _: HERE)
     page, results = tmp_path / "asking.md", tmp_path / "r.jsonl"
     arguments = ["--data", str(tmp_path), "--output", str(page), "--results", str(results)]

@@ -1,71 +1,11 @@
-"""The scale of item response theory, against a marginal-likelihood fit of the tests' own."""
+"""The scale of item response theory, against a marginal-likelihood fit."""
 
 import numpy as np
 import pytest
-from scipy.special import expit
 
+from benchmarks.asking.scales import fitted, marginal_likelihood, simulated
 from onebit import LogisticCompleter, plots
 from onebit.model.irt import Scale
-
-
-def simulated(persons, items, seed, discriminating=True, strength=1.0):
-    rng = np.random.default_rng(seed)
-    ability = rng.standard_normal(persons)
-    slope = rng.lognormal(0.1, 0.3, items) if discriminating else np.full(items, 1.2)
-    slope *= strength
-    intercept = rng.normal(0.2, 1.0, items)
-    answers = rng.random((persons, items)) < expit(np.outer(ability, slope) + intercept)
-    return ability, slope, intercept, answers.astype(float)
-
-
-def marginal_likelihood(answers, rounds=300, common=False):
-    """Fit the two-parameter model by EM over a grid of abilities from N(0, 1) (Bock and Aitkin, 1981)."""
-    grid = np.linspace(-4.5, 4.5, 61)
-    prior = np.exp(-0.5 * grid**2)
-    prior /= prior.sum()
-    items = answers.shape[1]
-    slope, intercept = np.ones(items), np.zeros(items)
-    for _ in range(rounds):
-        chance = expit(np.outer(grid, slope) + intercept)
-        log = answers @ np.log(chance).T + (1 - answers) @ np.log1p(-chance).T + np.log(prior)
-        weight = np.exp(log - log.max(axis=1, keepdims=True))
-        weight /= weight.sum(axis=1, keepdims=True)
-        count, right = weight.sum(axis=0), weight.T @ answers
-        before = slope.copy(), intercept.copy()
-        for _ in range(3):  # Newton's steps of a logistic regression on the grid
-            chance = expit(np.outer(grid, slope) + intercept)
-            residual = right - count[:, None] * chance
-            variance = count[:, None] * chance * (1 - chance)
-            a, b = (grid[:, None] ** 2 * variance).sum(0), (grid[:, None] * variance).sum(0)
-            c = variance.sum(0)
-            first, second = (grid[:, None] * residual).sum(0), residual.sum(0)
-            if common:
-                slope = slope + first.sum() / (a - b**2 / c).sum()
-                chance = expit(np.outer(grid, slope) + intercept)
-                second = (right - count[:, None] * chance).sum(0)
-                intercept = intercept + second / (count[:, None] * chance * (1 - chance)).sum(0)
-            else:
-                determinant = a * c - b**2
-                slope = slope + (c * first - b * second) / determinant
-                intercept = intercept + (a * second - b * first) / determinant
-        if max(np.abs(slope - before[0]).max(), np.abs(intercept - before[1]).max()) < 1e-5:
-            break
-    chance = expit(np.outer(grid, slope) + intercept)
-    log = answers @ np.log(chance).T + (1 - answers) @ np.log1p(-chance).T + np.log(prior)
-    weight = np.exp(log - log.max(axis=1, keepdims=True))
-    weight /= weight.sum(axis=1, keepdims=True)
-    return slope, intercept, weight @ grid
-
-
-def fitted(answers, rank, **settings):
-    rows, columns = np.indices(answers.shape)
-    pairs = np.column_stack([rows.ravel(), columns.ravel()])
-    effects = True if rank == 0 else "columns"
-    model = LogisticCompleter(
-        rank, effects=effects, pattern=None, inference="sampling", n_samples=60, n_burn_in=40,
-        random_state=0, **settings,
-    )  # fmt: skip
-    return model.fit(pairs, answers.ravel().astype(int))
 
 
 @pytest.fixture(scope="module")

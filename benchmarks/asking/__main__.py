@@ -26,6 +26,9 @@ from numpy.typing import NDArray
 
 from benchmarks.asking.contestants import Estimate, Ours, TwoParameter, question_time, ridge
 from benchmarks.asking.page import write_page
+from benchmarks.asking.scales import SEEDS as SCALE_SEEDS
+from benchmarks.asking.scales import SIZES as SCALE_SIZES
+from benchmarks.asking.scales import scales
 from benchmarks.asking.survey import survey
 
 TABLES = {"arc_challenge": 3, "musr": 2, "gsm": 8, "med_qa": 8}
@@ -108,10 +111,16 @@ def jobs(data: Path, splits: int | None) -> Iterator[tuple[str, str, int]]:
     for path in sorted(data.glob("polis*.parquet")):
         for seed in range(SURVEYS if splits is None else splits):
             yield str(path), "survey", seed
+    for persons, items in SCALE_SIZES:
+        for seed in range(SCALE_SEEDS if splits is None else splits):
+            yield f"{persons}x{items}", "scale", seed
 
 
 def measure(job: tuple[str, str, int], sizes: tuple[int, ...], rank: int) -> list[dict[str, Any]]:
     path, kind, seed = job
+    if kind == "scale":
+        persons, items = path.split("x")
+        return scales(int(persons), int(items), seed)
     if kind == "survey":
         return survey(Path(path), seed, rank)
     return contest(path, kind, seed, sizes, rank)

@@ -40,6 +40,12 @@ SURVEY = """## A survey
 New people answer 5, 10 or 20 statements that they have an opinion on, and half of their other answers are
 predicted: log-loss (share wrong in %), {people} people, three splits. The questions are drawn at random,
 are always the most uncertain one, or are chosen for the goal."""
+SCALE = """## The scale of a test
+
+Made-up tests, {seeds} of each size: `row_summary(scale="irt")` and `column_summary(scale="irt")` of
+sampled models (four chains of 60 draws) beside marginal likelihood (EM over abilities from N(0, 1)).
+"Apart" is the mean distance of the two estimates in our standard errors, with the largest of all;
+"covers" is how often an interval of 1.645 standard errors, nominal 90 %, held the truth."""
 SPEED = """## How long a question takes
 
 From the fiftieth answer of a new row to the next question, 10,000 columns, K = 20: {milliseconds:.0f} ms
@@ -84,6 +90,9 @@ def write_page(lines: list[dict[str, Any]], output: Path, machine: str, seconds:
     if len(people):
         count = people.groupby("seed")["person"].nunique().sum()
         parts += [SURVEY.format(people=count), survey_table(people)]
+    tests = frame[frame["split"] == "scale"]
+    if len(tests):
+        parts += [SCALE.format(seeds=tests["seed"].nunique()), scale_table(tests)]
     parts.append(SPEED.format(milliseconds=1000 * seconds))
     head = TEXT.format(machine=machine, figure=figure)
     output.write_text("\n\n".join([head.strip(), *parts]) + "\n", encoding="utf-8")
@@ -143,6 +152,20 @@ def survey_table(people: pd.DataFrame) -> str:
             cells.append(f"{some['loss'].mean():.4f} ({100 * some['wrong'].mean():.1f})")
         rows.append(cells)
     return markdown(["questions", *[f"{n} asked" for n in sorted(people["n"].unique())]], rows)
+
+
+def scale_table(tests: pd.DataFrame) -> str:
+    rows = []
+    for (name, persons, items), part in tests.groupby(["model", "persons", "items"], sort=False):
+        for what, some in part.groupby("what", sort=False):
+            share, total = some["inside"].sum() / some["count"].sum(), some["count"].sum()
+            error = (0.09 / total) ** 0.5
+            rows.append(
+                [str(name), f"{persons:,} x {items}", str(what),
+                 f"{some['apart'].mean():.2f} (at most {some['furthest'].max():.2f})",
+                 f"{100 * share:.1f} ± {100 * error:.1f}"]
+            )  # fmt: skip
+    return markdown(["model", "test", "", "apart, s.e.", "covers, %"], rows)
 
 
 def draw(shares: pd.DataFrame, path: Path) -> str:
