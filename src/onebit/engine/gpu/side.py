@@ -120,7 +120,8 @@ class DeviceSide:
         self._loss = self._zeros(max(view.n_chunks, 1))
         self._batches: list[Batch] = view.batches(4 * self.shape.partial)
         longest = max((b.chunks[1] - b.chunks[0] for b in self._batches), default=0)
-        self._partial = torch.empty(
+        # Zeros: between the parts of a line is room that nobody writes, and sums run over all of it.
+        self._partial = torch.zeros(
             (max(longest, 1), self.shape.partial), dtype=torch.float32, device=self.device
         )
         places = layout(self.rank, self.has_effect, True)
