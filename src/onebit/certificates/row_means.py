@@ -120,6 +120,8 @@ def policy_share(
     mean of these, weighted by how well they are expected to do.
     """
     n = len(asked)
+    if n == size:
+        return exact_share(int(answers.sum()), n, size, level)
     terms, weight = np.empty(n), np.empty(n)
     surprises = 0
     known = np.full(size, np.nan)

@@ -9,7 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from onebit.completers.interviews import Interview
-from onebit.completers.questions import chosen_columns
+from onebit.completers.questions import check_count, chosen_columns
 from onebit.completers.row_means import row_means
 from onebit.completers.summaries import Comparison, compare, summary
 
@@ -158,10 +158,12 @@ class Interviewing:
         Returns
         -------
         pandas.DataFrame
-            For each row: answers, share, ``share_low``, ``share_high``, standard error, ``worth`` (the
-            number of uniformly drawn answers that would say as much without a model) and ``kind``:
-            "predictions", "exact" (from the answers alone; with few answers or few that were not
-            foreseen) or "certain" (what the answers leave possible). ``attrs["interval"]`` says more.
+            For each row: answers, share, ``share_low``, ``share_high``, standard error (NaN without a
+            normal approximation), ``worth`` (the number of uniformly drawn answers that would say as much
+            without a model; NaN of kind "certain") and ``kind``: "predictions", "exact" (from the answers
+            alone; with few answers or few that were not foreseen) or "certain" (what the answers leave
+            possible). Which kind it is depends on the answers; the coverage is that of all together.
+            ``attrs["interval"]`` says more.
 
         Examples
         --------
@@ -207,8 +209,8 @@ class Interviewing:
     ) -> pd.DataFrame:
         """Return the columns whose answers would tell most of a row.
 
-        They are those that most lower the expected posterior variance of the goal. Rows are taken to be
-        drawn from a population like the fitted rows.
+        They are those that most lower the expected posterior variance of the goal. The row is taken to be
+        one of a normal population like the fitted rows, or further out where its answers say so.
 
         Parameters
         ----------
@@ -219,8 +221,8 @@ class Interviewing:
         n : int, default 1
             How many questions, chosen together.
         goal : {"mean", "row"} or columns
-            What is to be learnt: the share of "yes" over all columns, the row's factors, or the answers
-            to the columns named.
+            What is to be learnt: the share of "yes" over all columns; the row's factors, as far as its
+            answers depend on them; or the answers to the columns named.
         among : columns, optional
             Those that can be asked, if not all.
         explore : float, default 0.1
@@ -246,8 +248,7 @@ class Interviewing:
         (2, 4)
         """
         check_is_fitted(self)
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise ValueError(f"n is the number of questions, at least one; got {n!r}")
+        check_count(n, "questions")
         interview = Interview(
             self, row_or_answers, goal=goal, among=among, explore=explore, random_state=random_state
         )

@@ -14,7 +14,15 @@ from scipy.special import ndtri
 
 from onebit.certificates.row_means import MeanInterval
 from onebit.completers.filling import known_answers, known_shares
-from onebit.completers.questions import column_mask, goal_of, misfit_of, population_of
+from onebit.completers.questions import (
+    NUMBERS,
+    check_count,
+    check_share,
+    column_mask,
+    goal_of,
+    misfit_of,
+    population_of,
+)
 from onebit.completers.row_means import mean_of_row
 from onebit.data.ids import pair_columns
 from onebit.engine.seeds import generator
@@ -60,8 +68,9 @@ class Interview:
     skipped : int
         Answers about columns that the model does not know.
     share, low, high : float
-        The share of "yes" over all columns, known answers as they are, and its credible interval at
-        ``level``: it believes that the row is one of a population like the fitted rows.
+        The share of "yes" over all columns (or those that ``goal`` names), known answers as they are, and
+        its credible interval at ``level``: it believes that the row is one of a population like the
+        fitted rows.
 
     Examples
     --------
@@ -92,14 +101,13 @@ class Interview:
         self._kind, self._wanted = goal_of(model, goal)
         self._among = column_mask(model, among, "among")
         self._allowed = self._among.copy()
-        if not 0.0 <= explore <= 1.0:
+        if not isinstance(explore, NUMBERS) or not 0.0 <= explore <= 1.0:
             raise ValueError(f"explore is a share of questions, from 0 to 1; got {explore!r}")
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}")
-        if width is not None and not 0.0 < width < 1.0:
-            raise ValueError(f"width is that of an interval of a share, between 0 and 1; got {width!r}")
-        if n is not None and (isinstance(n, bool) or n < 1 or n != int(n)):
-            raise ValueError(f"n is the number of questions, at least one; got {n!r}")
+        check_share(level, "level")
+        if width is not None:
+            check_share(width, "width")
+        if n is not None:
+            check_count(n, "questions")
         self.explore, self.n, self.width, self.level = explore, n, width, level
         self._rng = generator(random_state)
         self.columns: list[Any] = []
@@ -183,6 +191,7 @@ class Interview:
         """Return the probability of "yes" that is expected of columns, known answers or not; of all."""
         if columns is None:
             return self._forecast.probability.copy()
+        columns = [columns] if isinstance(columns, str) or np.ndim(columns) == 0 else list(columns)
         codes = self._model.columns_.encode(columns)
         if (codes < 0).any():
             unknown = list(columns)[int(np.argmax(codes < 0))]

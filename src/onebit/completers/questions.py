@@ -14,6 +14,7 @@ from onebit.model.population import Population
 Array = NDArray[np.float64]
 # Fitted rows on which it is judged how far intervals hold, and the answers that each must have.
 JUDGED, FEWEST_KNOWN = 24, 20
+NUMBERS = (int, float, np.integer, np.floating)
 
 
 def population_of(model: Any) -> Population:
@@ -67,6 +68,18 @@ def check_log_odds(model: Any, what: str) -> None:
         )
 
 
+def check_share(value: Any, name: str) -> None:
+    """Refuse what is no number between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, NUMBERS) or not 0.0 < value < 1.0:
+        raise ValueError(f"{name} must be between 0 and 1, got {value!r}")
+
+
+def check_count(value: Any, what: str) -> None:
+    """Refuse what is no whole number from one on."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"n is the number of {what}, at least one; got {value!r}")
+
+
 def column_mask(model: Any, columns: Any, name: str) -> NDArray[np.bool_]:
     """Return which columns are named; all, where none is."""
     size = len(model.columns_)
@@ -95,8 +108,7 @@ def goal_of(model: Any, goal: Any) -> tuple[str, NDArray[np.bool_]]:
 
 def chosen_columns(model: Any, n: int, goal: Any, among: Any) -> list[Any]:
     """Return one fixed set of questions; see ``PairClassifier.choose_columns``."""
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ValueError(f"n is the number of columns, at least one; got {n!r}")
+    check_count(n, "columns")
     kind, wanted = goal_of(model, goal)
     allowed = column_mask(model, among, "among")
     if n > allowed.sum():

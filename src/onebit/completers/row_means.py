@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from onebit.certificates.row_means import MeanInterval, policy_share, uniform_share
-from onebit.completers.questions import column_mask, population_of
+from onebit.completers.questions import check_share, column_mask, population_of
 from onebit.data.ids import pair_columns
 from onebit.engine.seeds import generator
 
@@ -64,14 +64,15 @@ def row_means(
     model: Any, pairs: Any, answers: Any, probabilities: Any, columns: Any, level: float, seed: Any
 ) -> pd.DataFrame:
     """Return the shares of rows from questions drawn at random; see ``PairClassifier.row_mean``."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}")
+    check_share(level, "level")
     rows, names = pair_columns(pairs)
     ids, wanted = pd.Series(np.asarray(rows)), column_mask(model, columns, "columns")
     values = pd.Series(np.asarray(answers))
     names = pd.Series(np.asarray(names))
     if len(ids) == 0:
         raise ValueError("row_mean needs at least one answer")
+    if ids.isna().any():
+        raise ValueError(f"row id at position {int(ids.isna().argmax())} is missing; name the row")
     if len(values) != len(ids):
         raise ValueError(f"{len(ids)} pairs and {len(values)} answers")
     named = ids.drop_duplicates()
@@ -84,7 +85,10 @@ def row_means(
         )
     chances = None
     if probabilities is not None:
-        chances = np.asarray(probabilities, dtype=float)
+        try:
+            chances = np.asarray(probabilities, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"probabilities must be numbers, got {probabilities!r}") from None
         if chances.shape != (len(ids),):
             raise ValueError(f"{len(ids)} pairs and probabilities of shape {chances.shape}")
     lines = []
@@ -99,7 +103,7 @@ def row_means(
             level,
             seed,
         )
-        worth = len(at) + 0.0
+        worth = float("nan") if found.kind == "certain" else float(len(at))
         size = int(wanted.sum())
         if found.error > 0 and size > 1:
             # A uniform draw of n has the variance p (1 - p) / n * (size - n) / (size - 1).

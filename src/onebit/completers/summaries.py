@@ -11,6 +11,7 @@ from scipy.stats import rankdata
 
 from onebit.completers.error_bars import error_draws
 from onebit.completers.filling import known_observations, known_shares
+from onebit.completers.questions import check_share
 from onebit.data.observations import Observations
 from onebit.data.sides import MEMBERS
 from onebit.engine.cpu.threads import threads
@@ -77,8 +78,7 @@ def summary(
     model: Any, side: int, ids: Any, others: Any, level: float, scale: str, callback: Any = None
 ) -> pd.DataFrame:
     """Return one line a row (or column); see ``PairClassifier.row_summary``."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}")
+    check_share(level, "level")
     if scale not in SCALES:
         raise ValueError(f'scale is "logit" or "irt", got {scale!r}')
     names = ("rows", "columns")
@@ -90,8 +90,9 @@ def summary(
     shares = drawn_shares(model, side, codes, wanted, draws, known)
     tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
     low, high = np.quantile(shares.drawn, tails, axis=1)
-    ranks = rankdata(-shares.drawn, axis=0, method="average")
-    rank_low, rank_high = np.quantile(ranks, tails, axis=1)
+    # Of those with the same share, none is ahead: the interval holds all places that they take.
+    rank_low = np.quantile(rankdata(-shares.drawn, axis=0, method="min"), tails[0], axis=1)
+    rank_high = np.quantile(rankdata(-shares.drawn, axis=0, method="max"), tails[1], axis=1)
     count, yes = _answered(known, side, len((model.rows_, model.columns_)[side]))
     with np.errstate(invalid="ignore"):
         answered = yes / count
@@ -157,8 +158,7 @@ def _on_scale(
 
 def compare(model: Any, first: Any, second: Any, columns: Any, level: float) -> Comparison:
     """Return who of two rows has the higher share; see ``PairClassifier.compare``."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}")
+    check_share(level, "level")
     codes = np.concatenate([codes_of(model, 0, [one], "rows") for one in (first, second)])
     wanted = np.unique(codes_of(model, 1, columns, "columns"))
     draws, _ = error_draws(model)

@@ -3,8 +3,8 @@
 A model of rank 0 with effects is Rasch's: ``logit P = a_i + b_j``. A model of rank 1 with column effects
 alone is the two-parameter logistic one: ``logit P = l_i r_j + b_j``. Shift, scale and sign of ``a_i`` or
 ``l_i`` are nobody's to know; here, under every draw, abilities have mean zero and variance one over the
-rows, and discriminations are positive on average: ``logit P = discrimination_j (ability_i -
-difficulty_j)``.
+rows, and the sign is the one that makes discriminations positive on average:
+``logit P = discrimination_j (ability_i - difficulty_j)``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Scale:
         latent, intercept = draws.rows[:, :, 0].astype(float), draws.columns[:, :, rank].astype(float)
         slope = draws.columns[:, :, 0].astype(float) if rank else np.ones_like(intercept)
         centre, size = latent.mean(axis=0), latent.std(axis=0)
-        sign = np.where(slope.mean(axis=0) < 0.0, -1.0, 1.0)
+        sign = _signs(slope * size)
         return cls(sign * (latent - centre) / size, sign * slope * size, intercept + slope * centre)
 
     @cached_property
@@ -124,3 +124,16 @@ class Scale:
                 outfit = np.bincount(codes, square / variance, size) / count
             found.append((infit, outfit))
         return found[0], found[1]
+
+
+def _signs(slope: Array) -> Array:
+    """Return the sign of each draw: such that draws agree, and their mean slope is positive.
+
+    Where items are keyed both ways the mean slope of a draw is near zero, and says nothing of its sign.
+    """
+    sign = np.ones(slope.shape[1])
+    reference = slope[:, 0]
+    for _ in range(3):
+        sign = np.where(reference @ slope < 0.0, -1.0, 1.0)
+        reference = (sign * slope).mean(axis=1)
+    return sign if reference.mean() >= 0.0 else -sign

@@ -9,7 +9,7 @@ with variance ``v_j`` of the score that comes from the column, ``sigmoid(s_j)`` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,10 +21,12 @@ from onebit.model.posterior import Posterior
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-# A row that is better than all seen is further out than the population says: along the direction in which
-# the share of "yes" grows, its variance counts so many times. Hundred answers hardly notice it; without
-# it, shares of rows better than all seen came out 2 to 5 points too low (see docs/asking.md).
-WIDER = 16.0
+# A row may be unlike those that were fitted, such as one better than all seen: along the direction in
+# which the share of "yes" grows, the variance of the population that it comes from is then so many times
+# larger. The odds of that are taken to be n to 30 after n answers, times how well the answers bear it out:
+# a guess from the population is worth most where there are few answers, and costs most, 2 to 5 points of
+# the share, where there are a hundred that contradict it (see docs/asking.md).
+WIDER, LOYALTY = 16.0, 30.0
 _PROBIT = np.pi / 8.0
 _TURNS = 3
 _STEPS = 50
@@ -135,20 +137,18 @@ class Population:
         prior = np.diag(hierarchy.prior_moments(0, posterior.hyper)[1])
         # As many rows as there are coordinates are lent by the prior: few rows say little of covariances.
         covariance = (n * spread + q * prior) / (n + q)
-        found = cls(
+        return cls(
             design, offset, columns.covariance, columns.full, rank, effect,
             rows.mean.mean(axis=0), covariance, rows.mean,
         )  # fmt: skip
-        return found._widened()
 
-    def _widened(self) -> Population:
-        """Return the same with more room in the direction in which the share of "yes" grows."""
-        standing = Standing(self.mean, self.covariance)
-        along = self.covariance @ self.forecast(standing).slope.mean(axis=0)
-        size = float(self.forecast(standing).slope.mean(axis=0) @ along)
-        if size <= 0.0:
-            return self
-        return replace(self, covariance=self.covariance + (WIDER - 1.0) * np.outer(along, along) / size)
+    @cached_property
+    def wide(self) -> Array:
+        """The covariance of rows that are unlike the fitted ones."""
+        slope = self.forecast(self.unknown).slope.mean(axis=0)
+        along = self.covariance @ slope
+        size = float(slope @ along)
+        return self.covariance + (WIDER - 1.0) * np.outer(along, along) / max(size, 1e-300)
 
     @property
     def size(self) -> int:
@@ -176,15 +176,31 @@ class Population:
         return self.design[columns] * soft[:, None], self.offset[columns] * soft
 
     def standing(self, columns: Codes, signs: NDArray[np.integer]) -> Standing:
-        """Return where a row stands that gave these answers (+1 and -1) about these columns."""
-        found = self.unknown
+        """Return where a row stands that gave these answers (+1 and -1) about these columns.
+
+        The two populations that it may come from are weighed by how well they explain the answers, and
+        mean and covariance are those of their mixture.
+        """
         if len(columns) == 0 or len(self.mean) == 0:
-            return found
-        precision = np.asarray(np.linalg.inv(self.covariance), float)
+            return self.unknown
+        usual, likely = self._standing(columns, signs, self.covariance)
+        strange, unlikely = self._standing(columns, signs, self.wide)
+        share = float(expit(unlikely - likely + np.log(len(columns) / LOYALTY)))
+        gap = strange.mean - usual.mean
+        covariance = (1.0 - share) * usual.covariance + share * strange.covariance
+        return Standing(usual.mean + share * gap, covariance + share * (1.0 - share) * np.outer(gap, gap))
+
+    def _standing(
+        self, columns: Codes, signs: NDArray[np.integer], covariance: Array
+    ) -> tuple[Standing, float]:
+        """Return where a row of one population stands, and the log of how likely its answers were."""
+        found = Standing(self.mean, covariance)
+        precision = np.asarray(np.linalg.inv(covariance), float)
         for _ in range(_TURNS):
             design, offset = self.faced(found, columns)
-            found = _laplace(self.mean, precision, design, offset, signs, found.mean)
-        return found
+            found, objective = _laplace(self.mean, precision, design, offset, signs, found.mean)
+        inside, outside = (np.linalg.slogdet(part)[1] for part in (found.covariance, covariance))
+        return found, float(0.5 * (inside - outside) - objective)
 
     def forecast(self, standing: Standing) -> Forecast:
         """Return what is expected of a row's answers."""
@@ -199,14 +215,14 @@ class Population:
         """Return what is to be learnt.
 
         "mean": the share of "yes" over the wanted columns. "answers": the answers to each of them. "row":
-        the scores of all of them, which is to say the row's coordinates.
+        the probabilities of all of them, as far as they depend on the row.
         """
         if kind == "mean":
             count = max(int(wanted.sum()), 1)
             root = forecast.slope[wanted].sum(axis=0)[:, None] / count
             return Goal(root, np.where(wanted, forecast.variance / count**2, 0.0))
-        lines = forecast.slope if kind == "answers" else self.design
-        values, vectors = np.linalg.eigh(lines[wanted].T @ lines[wanted])
+        slope = forecast.slope[wanted]
+        values, vectors = np.linalg.eigh(slope.T @ slope)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         own = np.where(wanted, forecast.variance, 0.0) if kind == "answers" else np.zeros(self.size)
         return Goal(root, own)
@@ -317,8 +333,11 @@ def _laplace(
     offset: Array,
     signs: NDArray[np.integer],
     begin: Array,
-) -> Standing:
-    """Return the normal approximation at the mode, by Newton's method with halved steps."""
+) -> tuple[Standing, float]:
+    """Return the normal approximation at the mode, by Newton's method with halved steps.
+
+    With it comes the negative log density there, but for the prior's constant.
+    """
 
     def objective(point: Array) -> float:
         loss = np.logaddexp(0.0, -signs * (design @ point + offset)).sum()
@@ -338,4 +357,4 @@ def _laplace(
             break
     chance = expit(design @ point + offset)
     curvature = (design.T * (chance * (1.0 - chance))) @ design + precision
-    return Standing(point, np.linalg.inv(curvature))
+    return Standing(point, np.asarray(np.linalg.inv(curvature), float)), value
