@@ -172,6 +172,7 @@ def test_random_questions_give_shares_of_several_rows(model, world):
         ([("new", "q01"), ("new", "q02")], [0.5, 1.5], "at most 1"),
         ([("new", "q01"), ("new", "q02")], [1.0, 0.5], "chosen with probability 1"),
         ([("new", "q01"), ("new", "q02")], [0.5], "probabilities of shape"),
+        ([("new", "q01"), (None, "q02")], None, "row id at position 1 is missing"),
         ([], None, "at least one answer|two columns"),
     ],
 )
@@ -206,6 +207,7 @@ def test_answers_that_were_there_before_give_no_confidence_interval(model):
         ({"explore": 1.5}, "explore is a share"),
         ({"n": 0}, "at least one"),
         ({"width": 2.0}, "between 0 and 1"),
+        ({"level": "high"}, "level must be between 0 and 1"),
         ({"answers": "nobody"}, "row ids here are strings|does not know the row"),
     ],
 )

@@ -97,11 +97,21 @@ def test_a_person_is_asked_in_the_terminal(model, tmp_path):
     result = run("ask", model, "-n", "3", "-o", str(out), typed="y\nperhaps\nno\ns\n1\n")
     assert result.exit_code == 0, result.output
     assert "'perhaps' is neither yes nor no" in result.output
-    assert "3 questions are answered" in result.output
+    assert "3 answered (as many as were wanted)" in result.output
     found = pd.read_csv(out)
     assert found["answer"].tolist() == [True, False, True]
     assert found["question"].is_unique
     assert ((found["share_low"] <= found["share"]) & (found["share"] <= found["share_high"])).all()
+
+
+def test_some_answers_are_learnt_without_asking_for_them(model, tmp_path):
+    out = tmp_path / "asked.csv"
+    result = run("ask", model, "--for", "e03", "-n", "4", "-o", str(out), typed="y\ny\nn\ny\n")
+    assert "e03: yes with probability 0." in result.output
+    assert "e03" not in pd.read_csv(out)["question"].tolist()
+    more = run("ask", model, "--known", str(out), "--next", "12")  # what was written is read again
+    assert len(more.stdout.strip().splitlines()) == 1 + 12 - 4
+    assert run("ask", model, "--for", "e03", "--goal", "row").exit_code == 2
 
 
 @pytest.mark.parametrize("typed", ["y\nq\n", "y\n"])
@@ -120,7 +130,7 @@ def test_a_pipeline_answers_from_a_file(model, tmp_path):
     result = run("ask", model, "--answers", str(script), "--explore", "0.2", "-o", str(out))
     assert result.exit_code == 0, result.output
     assert "1 answers skipped" in result.output
-    assert "without believing a model (certain)" in result.output
+    assert "assuming no model (exact)" in result.output
     found = pd.read_csv(out)
     assert len(found) == 12
     assert found["share"].iloc[-1] == pytest.approx(8 / 12)

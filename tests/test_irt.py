@@ -71,6 +71,25 @@ def test_the_scale_changes_no_score(two_parameter):
     )
 
 
+def test_items_keyed_both_ways_have_one_scale():
+    ability, _, _, answers = simulated(300, 16, 5)
+    answers[:, ::2] = 1.0 - answers[:, ::2]
+    model = fitted(answers, 1)
+    persons, items = model.row_summary(scale="irt"), model.column_summary(scale="irt")
+    assert np.corrcoef(persons["ability"], ability)[0, 1] ** 2 > 0.6
+    assert persons.attrs["reliability"] > 0.6
+    slopes = items["discrimination"].to_numpy()
+    assert np.sign(slopes[::2]).tolist() == [-np.sign(slopes[1])] * 8
+
+
+def test_the_difficulty_of_an_item_that_measures_nothing_is_not_said():
+    _, _, _, answers = simulated(200, 12, 6)
+    answers[:, 0] = np.random.default_rng(1).random(200) < 0.5
+    items = fitted(answers, 1).column_summary(scale="irt")
+    assert np.isnan(items["difficulty"].iloc[0])
+    assert items["difficulty"].iloc[1:].notna().mean() > 0.8
+
+
 def test_information_is_the_derivative_of_the_expected_score(two_parameter):
     scale = Scale.of(two_parameter[1].draws_)
     at = np.array([-1.0, 0.3, 2.0])

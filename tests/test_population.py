@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import multivariate_normal
 
 from onebit import LogisticCompleter, simulate
-from onebit.model.population import Goal, Population, Standing
+from onebit.model.population import LOYALTY, Goal, Population, Standing
 
 
 @pytest.fixture(scope="module")
@@ -15,17 +16,15 @@ def population():
     return Population.of(model.posterior_)
 
 
-def grid(population, count=161):
-    """Points around the population's mean, six standard deviations each way, and their prior density."""
-    root = np.linalg.cholesky(population.covariance)
-    line = np.linspace(-6.0, 6.0, count)
-    noise = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
-    return population.mean + noise @ root.T, -0.5 * (noise**2).sum(axis=1)
-
-
 def exactly(population, columns, signs):
     """Return mean and covariance of the posterior by quadrature, the columns taken as known."""
-    points, log_density = grid(population)
+    line = np.linspace(-6.0, 6.0, 241)
+    noise = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+    points = population.mean + noise @ np.linalg.cholesky(population.wide).T
+    odds = len(columns) / LOYALTY
+    usual = multivariate_normal.logpdf(points, population.mean, population.covariance)
+    strange = multivariate_normal.logpdf(points, population.mean, population.wide)
+    log_density = np.logaddexp(usual, np.log(odds) + strange)
     scores = points @ population.design[columns].T + population.offset[columns]
     log_density = log_density - np.logaddexp(0.0, -signs * scores).sum(axis=1)
     weight = np.exp(log_density - log_density.max())
@@ -52,6 +51,16 @@ def test_a_row_stands_where_quadrature_puts_it(population):
     scale = np.sqrt(np.diag(covariance))
     assert np.abs(found.mean - mean).max() < 0.35 * scale.max()
     assert np.sqrt(np.diag(found.covariance)) == pytest.approx(scale, rel=0.25)
+
+
+def test_a_row_that_contradicts_the_population_is_believed(population):
+    known = sure(population)
+    columns = np.arange(40)
+    found = known.standing(columns, np.ones(40, np.int64))
+    mean, *_ = exactly(known, columns, np.ones(40, np.int64))
+    bound = known._standing(columns, np.ones(40, np.int64), known.covariance)[0]
+    assert known._level(bound.mean) < known._level(found.mean)
+    assert known._level(found.mean) == pytest.approx(known._level(mean), abs=0.02)
 
 
 def test_without_answers_a_row_is_one_of_the_population(population):

@@ -121,7 +121,7 @@ def test_few_answers_fall_back_on_what_is_exact():
     found = uniform_share(asked, TRUTH[asked], SIZE, good, 0.9, np.random.default_rng(0))
     assert found.kind == "exact"
     found = policy_share(asked, TRUTH[asked], np.full(len(asked), 0.01), SIZE, good, 0.9)
-    assert found.kind == "certain"
+    assert found.kind == "too few"
     assert (found.low, found.high) == certain(TRUTH[asked], SIZE)
     assert found.low <= TRUTH.mean() <= found.high
 

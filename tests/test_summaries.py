@@ -80,6 +80,8 @@ def test_a_row_without_blanks_has_no_interval(table):
     found = model.fit(names(pairs), answers[tuple(pairs.T)]).row_summary()
     assert found["share_low"].to_numpy() == pytest.approx(found["share_high"].to_numpy())
     assert found["share"].to_numpy() == pytest.approx(answers[:10, :8].mean(axis=1))
+    assert (found["rank_low"] == found["rank"]).all()  # those that are level share their places
+    assert (found["rank_high"] >= found["rank"]).all()
 
 
 @pytest.mark.parametrize("settings", [{}, {"inference": "sampling"}, {"temperature": 2.0}])

@@ -34,10 +34,10 @@ class MeanInterval:
         The estimate and the ends of its confidence interval.
     error : float
         The standard error; NaN of an exact interval.
-    kind : {"predictions", "exact", "certain"}
+    kind : {"predictions", "exact", "too few"}
         How it was found. "predictions": the mean of the predictions, corrected by the answers, with a
         normal approximation. "exact": from the answers alone, by the hypergeometric distribution.
-        "certain": all that a few answers can say whatever the others are.
+        "too few": all that so few answers say, whatever the others are.
     """
 
     share: float
@@ -138,7 +138,7 @@ def policy_share(
     if n < FEWEST or surprises < FEWEST_SURPRISES:
         low, high = certain(answers, size)
         middle = np.where(np.isnan(known), forecast(asked, answers), known).mean()
-        return MeanInterval(float(middle), low, high, float("nan"), "certain")
+        return MeanInterval(float(middle), low, high, float("nan"), "too few")
     weight /= weight.sum()
     share = float(weight @ terms)
     squares = float((weight**2).sum())

@@ -45,8 +45,11 @@ def ask(
         typer.Option(help="Stop once the interval of the share is at most so wide, such as 0.1."),
     ] = None,
     goal: Annotated[
-        str, typer.Option(help="mean: the share of yes over all columns; row: all of the row's answers.")
-    ] = "mean",
+        str | None,
+        typer.Option(
+            help="mean: the share of yes over all columns, unless given; row: all of the row's answers."
+        ),
+    ] = None,
     target: Annotated[
         list[str] | None,
         typer.Option("--for", metavar="COLUMN", help="Learn these answers instead; may be repeated."),
@@ -85,8 +88,10 @@ def ask(
     """
     with plain_errors():
         voice = Voice(quiet)
-        if goal not in ("mean", "row"):
+        if goal not in (None, "mean", "row"):
             raise WrongCommand(f"--goal is mean or row, not {goal!r}; columns are named with --for")
+        if goal is not None and target:
+            raise WrongCommand("--for names what is to be learnt: leave --goal out")
         if upcoming is not None and (answers is not None or n is not None or width is not None):
             raise WrongCommand("--next asks nothing: leave --answers, -n and --width out")
         if answers == "-" and known == "-":
@@ -106,9 +111,12 @@ def ask(
             raise ValueError(f"every answer in {answers} is known before")
         if n is None and width is None and script is None:
             n = QUESTIONS
+        wanted = named_ids(fitted, 1, target)
+        if wanted and among is None:
+            among = [column for column in fitted.columns_.labels if column not in set(wanted)]
         interview = fitted.interview(
             told,
-            goal=goal if not target else named_ids(fitted, 1, target),
+            goal=wanted or goal or "mean",
             among=among, explore=explore, n=n, width=width, level=level, random_state=seed,
         )  # fmt: skip
         if upcoming is not None:
@@ -121,7 +129,9 @@ def ask(
         lines = _interviewed(voice, interview, fitted, script)
         if output is not None:
             _write(lines, output, output_format)
-        _conclude(voice, interview, script is None, explore, told)
+        _conclude(voice, interview, explore, told)
+        for column, chance in zip(wanted or [], interview.probability(wanted or []), strict=True):
+            voice.note(f"{column}: yes with probability {chance:.2f}")
 
 
 def _interviewed(voice: Voice, interview: Any, fitted: Any, script: Any) -> list[dict[str, Any]]:
@@ -148,7 +158,7 @@ def _interviewed(voice: Voice, interview: Any, fitted: Any, script: Any) -> list
             }
         )  # fmt: skip
         if script is None:
-            voice.note(f"   expected yes with {100 * question.yes:.0f} %; now {_standing(interview)}")
+            voice.note(f"   ({100 * question.yes:.0f} % yes expected) now {_standing(interview)}")
     return lines
 
 
@@ -173,12 +183,12 @@ def _answered(number: int, question: Any) -> int | str:
 
 def _standing(interview: Any) -> str:
     return (
-        f"{100 * interview.share:.1f} % yes over all, {100 * interview.level:.4g} % credible interval "
-        f"{100 * interview.low:.1f} to {100 * interview.high:.1f}"
+        f"{100 * interview.share:.1f} % yes over {interview.over}, {100 * interview.level:.4g} % "
+        f"credible interval {100 * interview.low:.1f} to {100 * interview.high:.1f}"
     )
 
 
-def _conclude(voice: Voice, interview: Any, live: bool, explore: float, told: Any) -> None:
+def _conclude(voice: Voice, interview: Any, explore: float, told: Any) -> None:
     """Say what is known in the end, and by which kind of interval."""
     why = interview.finished
     voice.note(
@@ -189,10 +199,10 @@ def _conclude(voice: Voice, interview: Any, live: bool, explore: float, told: An
         try:
             found = interview.row_mean()
         except ValueError as error:
-            voice.note(f"no interval without a model: {error}")
+            voice.note(f"no interval that assumes no model: {error}")
             return
         voice.note(
-            f"without believing a model ({found.kind}): {100 * found.share:.1f} %, "
+            f"assuming no model ({found.kind}): {100 * found.share:.1f} %, "
             f"{100 * interview.level:.4g} % confidence interval {100 * found.low:.1f} to "
             f"{100 * found.high:.1f}, over the {interview.askable:,} columns that could be asked"
         )
@@ -223,6 +233,11 @@ def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
         raise ValueError(f"{name} is not a text file in UTF-8; give CSV: column,answer") from None
     lines = [line for line in csv.reader(text.splitlines()) if any(field.strip() for field in line)]
     lookup = TextLookup(fitted.columns_)
+    if lines and len(lines[0]) > 2 and "answer" in lines[0] and {"question", "column"} & set(lines[0]):
+        # What this command wrote itself.
+        names = lines[0]
+        places = names.index("question" if "question" in names else "column"), names.index("answer")
+        lines = [[line[place] for place in places if place < len(line)] for line in lines]
     if lines and lookup.codes(pa.array([lines[0][0].encode()], pa.large_binary()))[0] < 0:
         # A first line that is about no known column has names, were they also words for yes or no.
         lines[0] = ["", ""]

@@ -13,6 +13,7 @@ from onebit.cli import options as o
 from onebit.cli.cluster import check_alone, fit_there
 from onebit.cli.features import read_features
 from onebit.cli.models import (
+    IRT,
     BurnIn,
     Chains,
     Effort,
@@ -108,8 +109,12 @@ def fit(
     col_features: o.ColFeatures = None,
     pattern: o.Pattern = "auto",
     certify: Annotated[
-        float, typer.Option(help="Share of the answers to hold out for the certificate; 0 for none.")
-    ] = 0.1,
+        float | None,
+        typer.Option(
+            help="Share of the answers to hold out for the certificate; 0 for none. 0.1 unless given; 0 "
+            "with --model rasch and 2pl, which score a test by all its answers."
+        ),
+    ] = None,
     delta: o.Delta = 0.05,
     refit: Annotated[
         bool,
@@ -200,6 +205,8 @@ def fit(
             checked_output(report, stdout=False)
             check_installed()
         check_hold_out_delta(delta)
+        if certify is None:
+            certify = 0.0 if model in IRT else 0.1
         if refit and not certify:
             raise WrongCommand(
                 "--refit goes with a certificate: without one all answers are fitted anyway"

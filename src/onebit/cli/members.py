@@ -70,7 +70,7 @@ def rows(
 
     Known answers count as they are, blanks as the model expects them. Intervals are credible ones, of the
     exact posterior: they believe the model, and that blanks come about like the answered entries. A model
-    that was not sampled is sampled for a moment.
+    that was not sampled gets a sampling run of its own for them.
 
     Examples:
       onebit rows exam.onebit -o students.csv

@@ -18,8 +18,8 @@ from onebit.completers.questions import check_log_odds
 from onebit.model.diagnostics import Mixing
 from onebit.model.draws import Draws
 
-# Of the run for a model that is not sampled: 200 draws.
-CHAINS, BURN_IN, SAMPLES = 4, 50, 50
+# Of the run for a model that is not sampled: a hundred draws of each chain, or more until they settle.
+CHAINS, BURN_IN, SAMPLES = 4, 50, 200
 
 
 def error_draws(model: Any, callback: Any = None) -> tuple[Draws, str]:
@@ -37,7 +37,7 @@ def error_draws(model: Any, callback: Any = None) -> tuple[Draws, str]:
             )
         sampled = clone(own).set_params(
             inference="sampling", temperature=1.0, n_samples=SAMPLES, n_burn_in=BURN_IN,
-            n_chains=CHAINS, n_thin=1, settle=None, sparse=None, n_init=1, verbose=0,
+            n_chains=CHAINS, n_thin=1, settle="auto", sparse=None, n_init=1, verbose=0,
         )  # fmt: skip
         if sampled.random_state is None or not isinstance(sampled.random_state, (int, np.integer)):
             sampled.random_state = 0
@@ -56,4 +56,11 @@ def error_draws(model: Any, callback: Any = None) -> tuple[Draws, str]:
 
 def _words(what: str, sampled: Any) -> str:
     """Say what draws are, and whether their chains had mixed."""
-    return " ".join([f"Error bars are those of {what}.", *Mixing.of(sampled.diagnostics_).sentences()])
+    mixing, count = Mixing.of(sampled.diagnostics_), sampled.draws_.count
+    said = f"Error bars are those of {what}: from run to run, estimates move by about {count**-0.5:.2f} "
+    if mixing.verdict in ("mixed", "roughly mixed"):
+        return said + "of their standard errors."
+    return said + (
+        f"of their standard errors, and by more here, since the chains have not mixed (worst R-hat "
+        f'{mixing.rhat:.2f}); fit with inference="sampling" and more draws for firmer ones.'
+    )

@@ -59,8 +59,9 @@ class Interviewing:
         -------
         pandas.DataFrame
             Answers, ``answered_share`` (of "yes" among them), ``share`` with ``share_low`` and
-            ``share_high``, ``effect`` (log-odds on a typical column) with ``effect_se``, ``rank`` (1 is
-            the highest share) with ``rank_low`` and ``rank_high``. ``attrs["note"]`` says what the
+            ``share_high``, ``effect`` (log-odds on a typical column; NaN where rows have none) with
+            ``effect_se``, ``rank`` (1 is the highest share; with ``scale="irt"`` the highest ability)
+            with ``rank_low`` and ``rank_high``. ``attrs["note"]`` says what the
             intervals assume.
 
         Examples
@@ -88,7 +89,8 @@ class Interviewing:
         """Return each column's share of "yes" over all rows, effect and rank, with error bars.
 
         See ``row_summary``, with rows and columns exchanged. With ``scale="irt"``: difficulty and
-        discrimination of items with standard errors, infit and outfit.
+        discrimination of items with standard errors, infit and outfit. The difficulty of an item whose
+        discrimination is within two standard errors of zero is not determined: NaN.
         """
         check_is_fitted(self)
         return summary(self, 1, columns, rows, level, scale, callback)
@@ -111,7 +113,7 @@ class Interviewing:
         >>> from onebit import LogisticCompleter
         >>> pairs = [(row, column) for row in "ab" for column in range(9)]
         >>> answers = [1] * 8 + [0] + [0] * 8 + [1]
-        >>> LogisticCompleter(0).fit(pairs, answers).compare("a", "b").probability
+        >>> LogisticCompleter(0).fit(pairs, answers).compare("a", "b").probability  # all is known
         1.0
         """
         check_is_fitted(self)
@@ -134,8 +136,8 @@ class Interviewing:
         (or those named): uniformly, or one after the other with known probabilities, as
         ``next_questions`` and ``interview`` draw them with ``explore`` above zero. Predictions, made
         without the answer that they are held against, narrow the interval where they are good; it covers
-        the share whatever they are worth (for an interval of kind "predictions", to the accuracy of a
-        normal approximation). ``row_summary`` has the other kind, a credible interval, which is narrower
+        the share whatever they are worth, to the accuracy of a normal approximation: see
+        ``docs/asking.md``. ``row_summary`` has the other kind, a credible interval, which is narrower
         and needs no random choice but believes the model.
 
         Parameters
@@ -160,9 +162,10 @@ class Interviewing:
         pandas.DataFrame
             For each row: answers, share, ``share_low``, ``share_high``, standard error (NaN without a
             normal approximation), ``worth`` (the number of uniformly drawn answers that would say as much
-            without a model; NaN of kind "certain") and ``kind``: "predictions", "exact" (from the answers
-            alone; with few answers or few that were not foreseen) or "certain" (what the answers leave
-            possible). Which kind it is depends on the answers; the coverage is that of all together.
+            without a model; NaN of kind "too few") and ``kind``: "predictions", "exact" (from the answers
+            alone; with few answers or few that were not foreseen) or "too few" (only what the answers
+            leave possible). Which kind it is depends on the answers: the coverage is that of all kinds
+            together.
             ``attrs["interval"]`` says more.
 
         Examples

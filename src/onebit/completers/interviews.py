@@ -204,12 +204,17 @@ class Interview:
         return int(self._among.sum())
 
     @property
+    def over(self) -> str:
+        """The columns that the share is taken over, in words."""
+        return "all" if self._wanted.all() else f"the {int(self._wanted.sum()):,} wanted"
+
+    @property
     def finished(self) -> str | None:
         """Why there is no further question; None where there is one."""
         if not self._left.any():
             return "nothing is left to ask"
         if self.n is not None and self.asked >= self.n:
-            return f"{self.n} questions are answered"
+            return "as many as were wanted"
         if self.width is not None and self.asked and self.high - self.low <= self.width:
             return f"the interval is {self.high - self.low:.3g} wide"
         return None

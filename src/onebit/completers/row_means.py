@@ -18,7 +18,7 @@ Codes = NDArray[np.int64]
 KINDS = {
     "predictions": "confidence: predictions corrected by answers chosen at random; assumes no model",
     "exact": "confidence: exact, from the answers alone; assumes no model",
-    "certain": "certain: what the answers leave possible; too few for more",
+    "too few": "too few answers for an interval: what they leave possible, whatever the others are",
 }
 
 
@@ -103,7 +103,7 @@ def row_means(
             level,
             seed,
         )
-        worth = float("nan") if found.kind == "certain" else float(len(at))
+        worth = float("nan") if found.kind == "too few" else float(len(at))
         size = int(wanted.sum())
         if found.error > 0 and size > 1:
             # A uniform draw of n has the variance p (1 - p) / n * (size - n) / (size - 1).

@@ -90,9 +90,12 @@ def summary(
     shares = drawn_shares(model, side, codes, wanted, draws, known)
     tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
     low, high = np.quantile(shares.drawn, tails, axis=1)
-    # Of those with the same share, none is ahead: the interval holds all places that they take.
-    rank_low = np.quantile(rankdata(-shares.drawn, axis=0, method="min"), tails[0], axis=1)
-    rank_high = np.quantile(rankdata(-shares.drawn, axis=0, method="max"), tails[1], axis=1)
+    compared, best = shares.drawn, shares.expected
+    if placed is not None and side == 0:  # a test ranks by ability
+        compared, best = placed.ability[codes], placed.abilities[0][codes]
+    # Of those that are level, none is ahead: the interval holds all places that they take.
+    rank_low = np.quantile(rankdata(-compared, axis=0, method="min"), tails[0], axis=1)
+    rank_high = np.quantile(rankdata(-compared, axis=0, method="max"), tails[1], axis=1)
     count, yes = _answered(known, side, len((model.rows_, model.columns_)[side]))
     with np.errstate(invalid="ignore"):
         answered = yes / count
@@ -111,7 +114,7 @@ def summary(
     else:
         parts |= {"effect": np.nan, "effect_se": np.nan}
     parts |= {
-        "rank": rankdata(-shares.expected, method="min").astype(int),
+        "rank": rankdata(-best, method="min").astype(int),
         "rank_low": np.floor(rank_low).astype(int),
         "rank_high": np.ceil(rank_high).astype(int),
     }
@@ -168,7 +171,10 @@ def compare(model: Any, first: Any, second: Any, columns: Any, level: float) -> 
     expected = float(shares.expected[0] - shares.expected[1])
     # A gap of nothing but rounding is a tie.
     ties = np.abs(gap) < 1e-12
-    probability = float(((gap > 0.0) & ~ties).mean() + 0.5 * ties.mean())
+    ahead = float(((gap > 0.0) & ~ties).sum() + 0.5 * ties.sum())
+    # So many draws do not tell a probability of one from one a little below it.
+    known = np.ptp(gap) < 1e-12
+    probability = ahead / len(gap) if known else (ahead + 0.5) / (len(gap) + 1.0)
     return Comparison(probability, expected, min(float(low), expected), max(float(high), expected))
 
 

@@ -77,10 +77,11 @@ class Scale:
     def difficulties(self) -> tuple[Array, Array]:
         """Difficulty of each item, ``-intercept / slope`` of the means, and its standard error.
 
-        By the delta method: a ratio of draws has no moments where a slope may be zero.
+        By the delta method: a ratio of draws has no moments where a slope may be zero. NaN where the
+        slope is within two standard errors of zero: such an item says nothing of where it is difficult.
         """
         slope, intercept = self.slope.mean(axis=1), self.intercept.mean(axis=1)
-        difficulty = -intercept / slope
+        difficulty = np.where(np.abs(slope) > 2.0 * self.discriminations[1], -intercept / slope, np.nan)
         moved = (self.intercept - intercept[:, None]) + difficulty[:, None] * (
             self.slope - slope[:, None]
         )

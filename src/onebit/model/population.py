@@ -23,9 +23,9 @@ Codes = NDArray[np.int64]
 
 # A row may be unlike those that were fitted, such as one better than all seen: along the direction in
 # which the share of "yes" grows, the variance of the population that it comes from is then so many times
-# larger. The odds of that are taken to be n to 30 after n answers, times how well the answers bear it out:
-# a guess from the population is worth most where there are few answers, and costs most, 2 to 5 points of
-# the share, where there are a hundred that contradict it (see docs/asking.md).
+# larger. The odds of that are taken to be n to 30 after n answers, times how well the answers bear it
+# out: a guess from the population is worth most where there are few answers, and costs most, 2 to 5
+# points of the share, where there are a hundred that contradict it (see docs/asking.md).
 WIDER, LOYALTY = 16.0, 30.0
 _PROBIT = np.pi / 8.0
 _TURNS = 3

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.completers.base import PairClassifier
+from onebit.model.irt import Scale
 
 Array = NDArray[np.float64]
 
@@ -58,3 +59,21 @@ def places(model: PairClassifier) -> tuple[Array, Array]:
     rank: Any = getattr(model, "rank_", rows.shape[1])
     shown = min(int(rank), 2)
     return rows[:, :shown], columns[:, :shown]
+
+
+def scale_of(model: PairClassifier) -> Scale | None:
+    """Return the scale of a sampled model of item response theory; None of other models."""
+    if not model.is_sampled or not Scale.fits(model.draws_.hierarchy):
+        return None
+    return Scale.of(model.draws_)
+
+
+def on_one_ruler(scale: Scale) -> tuple[Array, Array]:
+    """Return abilities of rows and difficulties of columns, for a ruler that holds both.
+
+    Difficulties far beyond the abilities, or not determined, stand at its ends.
+    """
+    far = 1.5 * float(np.abs(scale.abilities[0]).max())
+    slope, intercept = scale.slope.mean(axis=1), scale.intercept.mean(axis=1)
+    difficulty = np.clip(-intercept / np.where(slope == 0.0, 1e-9, slope), -far, far)
+    return scale.abilities[0][:, None], difficulty[:, None]

@@ -28,9 +28,8 @@ from onebit.completers.logistic import LogisticCompleter
 from onebit.completers.record import Record
 from onebit.data.files import written_whole
 from onebit.model.diagnostics import sampling_words
-from onebit.model.irt import Scale
 from onebit.report import figures
-from onebit.report.layout import effects_of, factors_of, places, principal
+from onebit.report.layout import effects_of, factors_of, on_one_ruler, places, principal, scale_of
 from onebit.report.policy import policy
 from onebit.report.summary import answered_share, settings_of
 from onebit.report.told import strongest_features
@@ -132,7 +131,8 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
     source |= {} if record is None else record.source
     size = (len(model.rows_), len(model.columns_))
     sides = Sides.of(model)
-    placed = places(model)
+    scale = scale_of(model)
+    placed = places(model) if scale is None else on_one_ruler(scale)
     facts: dict[str, Any] = {
         "title": title or source.get("file") or "A completed yes/no table",
         "version": __version__,
@@ -153,7 +153,7 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         "log_odds": _log_odds(model),
         "has_effects": any(effect is not None for effect in effects_of(model)),
         "certificate": None,
-        "reliability": None,
+        "reliability": None if scale is None else scale.reliability,
         "ladder": [],
         "groups": None,
         "selective": None,
@@ -263,9 +263,8 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
 
 def _add_scale(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, str]) -> None:
     """Add the curves of items, where a sampled model is one of item response theory."""
-    if not model.is_sampled or not Scale.fits(model.draws_.hierarchy):
+    if facts["reliability"] is None:
         return
-    facts["reliability"] = Scale.of(model.draws_).reliability
     drawn["curves"] = figures.item_curves(model)
     drawn["information"] = figures.information(model)
 
