@@ -91,6 +91,8 @@ def test_chances_are_those_of_the_draw(model):
 def test_a_goal_of_some_answers_asks_about_those(model):
     found = model.next_questions(n=1, goal=["q05"], explore=0)
     assert found["column"][0] == "q05"
+    pair = model.next_questions(n=1, goal=[("somebody", "q05")], explore=0)
+    assert pair["column"][0] == "q05"
     elsewhere = model.next_questions(n=1, goal=["q05"], among=["q01", "q02"], explore=0)
     assert elsewhere["column"][0] in ("q01", "q02")
 

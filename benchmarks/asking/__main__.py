@@ -31,7 +31,7 @@ from benchmarks.asking.scales import SIZES as SCALE_SIZES
 from benchmarks.asking.scales import scales
 from benchmarks.asking.survey import survey
 
-TABLES = {"arc_challenge": 3, "musr": 2, "gsm": 8, "med_qa": 8}
+TABLES = {"arc_challenge": 3, "musr": 2, "gsm": 6, "med_qa": 6}
 SIZES = (30, 50, 100, 200)
 RANK = 10
 EXPLORE = 0.1

@@ -223,7 +223,7 @@ class Interviewing:
             warning; an answer given twice counts twice.
         n : int, default 1
             How many questions, chosen together.
-        goal : {"mean", "row"} or columns
+        goal : {"mean", "row"}, columns or pairs
             What is to be learnt: the share of "yes" over all columns; the row's factors, as far as its
             answers depend on them; or the answers to the columns named.
         among : columns, optional

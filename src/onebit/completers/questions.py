@@ -103,7 +103,10 @@ def goal_of(model: Any, goal: Any) -> tuple[str, NDArray[np.bool_]]:
         return goal, column_mask(model, None, "goal")
     if isinstance(goal, str):
         raise ValueError(f'goal is "mean", "row" or a list of columns; got {goal!r}')
-    return "answers", column_mask(model, goal, "goal")
+    named = list(goal) if np.ndim(goal) else [goal]
+    if all(isinstance(one, tuple) and len(one) == 2 for one in named):  # pairs of the row with columns
+        named = [column for _, column in named]
+    return "answers", column_mask(model, named, "goal")
 
 
 def chosen_columns(model: Any, n: int, goal: Any, among: Any) -> list[Any]:
