@@ -47,10 +47,7 @@ def risk_coverage(
     certified = model.certify_selective(delta)
     held_out = model.held_out_
     assert held_out is not None  # certify_selective has seen to it
-    if ax is None:
-        from matplotlib.figure import Figure
-
-        ax = Figure(figsize=(7.0, 4.5), layout="constrained").subplots()
+    ax = _axes(ax)
     shares = 100 * np.array(certified.shares)
     bounds = 100 * np.array([certificate.bound for certificate in certified.certificates])
     ax.plot(
@@ -78,6 +75,15 @@ def risk_coverage(
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, loc="upper left")
     return ax
+
+
+def _axes(ax: Any) -> Any:
+    """Return the axes given, or those of a new figure."""
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(7.0, 4.5), layout="constrained").subplots()
 
 
 # Abilities that curves are drawn over: all but a few in a thousand.
@@ -109,10 +115,7 @@ def item_curves(model: PairClassifier, columns: Any = None, ax: Any = None) -> A
     """
     scale = item_scale(model)
     codes = codes_of(model, 1, columns, "columns")
-    if ax is None:
-        from matplotlib.figure import Figure
-
-        ax = Figure(figsize=(7.0, 4.5), layout="constrained").subplots()
+    ax = _axes(ax)
     curves = scale.curves(ABILITIES)
     named = len(codes) <= _NAMED
     for code in codes:
@@ -147,10 +150,7 @@ def information(model: PairClassifier, columns: Any = None, ax: Any = None) -> A
     """
     scale = item_scale(model)
     codes = codes_of(model, 1, columns, "columns")
-    if ax is None:
-        from matplotlib.figure import Figure
-
-        ax = Figure(figsize=(7.0, 4.5), layout="constrained").subplots()
+    ax = _axes(ax)
     each = scale.information(ABILITIES)[codes]
     ax.plot(ABILITIES, each.sum(axis=0), color=BLUE, linewidth=2.2, label=f"test of {len(codes)} items")
     for number, line in enumerate(each):
