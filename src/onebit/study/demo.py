@@ -99,6 +99,8 @@ def run_demo(output: Path, seed: int = 0, movielens: Path | None = None) -> None
     print(f"  onebit complete {model} --top 3 --row 'Ada A.'")
     print(f"  onebit certify {model} --max-error {MAX_ERROR}")
     print(f"  onebit evaluate {table} --model logistic")
+    print(f"  onebit rows {model} -o students.csv")
+    print(f"  onebit ask {model}")
     if report is not None:
         print(f"The report is {report}: open it in a browser.")
 
