@@ -241,6 +241,7 @@ def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
     if lines and lookup.codes(pa.array([lines[0][0].encode()], pa.large_binary()))[0] < 0:
         # A first line that is about no known column has names, were they also words for yes or no.
         lines[0] = ["", ""]
+    written = {str(value): place for place, value in zip((-1, 1), fitted.classes_, strict=True)}
     found: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         if len(line) != 2:
@@ -249,9 +250,7 @@ def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
         if is_blank(line[1]):
             continue
         if sign is None:
-            sign = {str(value): place for place, value in zip((-1, 1), fitted.classes_, strict=True)}.get(
-                line[1].strip()
-            )
+            sign = written.get(line[1].strip())
         if sign is None:
             raise ValueError(f"{name}, line {number}: {line[1]!r} is neither yes nor no")
         if found.get(line[0], sign) != sign:

@@ -14,6 +14,7 @@ from onebit.cli.predicting import (
     check_not_source,
     checked_format,
     loaded,
+    named_codes,
     note_formulas,
 )
 from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
@@ -32,20 +33,10 @@ Scale = Annotated[
 
 def named_ids(fitted: Any, side: int, texts: list[str] | None) -> list[Any] | None:
     """Return the model's own ids of names that were typed."""
-    import numpy as np
-    import pyarrow as pa
-
-    from onebit.data.sides import MEMBERS
-    from onebit.data.tables.encoding import TextLookup
-
     if not texts:
         return None
     index = (fitted.rows_, fitted.columns_)[side]
-    codes = TextLookup(index).codes(pa.array([text.encode() for text in texts], pa.large_binary()))
-    if (codes < 0).any():
-        unknown = texts[int(np.argmax(codes < 0))]
-        raise ValueError(f"the model does not know the {MEMBERS[side]} {unknown!r}")
-    return list(index.labels[codes])
+    return list(index.labels[named_codes(index, texts)])
 
 
 def rows(

@@ -246,6 +246,20 @@ def _check_names(chosen: Any, model: Any) -> None:
         raise ValueError(f"the first line, {pair!r}, is a pair and no line of names; say --no-header")
 
 
+def named_codes(index: Any, texts: list[str]) -> Any:
+    """Return the codes of ids that were typed, all of which the model must know."""
+    import numpy as np
+    import pyarrow as pa
+
+    from onebit.data.tables.encoding import TextLookup
+
+    codes = TextLookup(index).codes(pa.array([text.encode() for text in texts], pa.large_binary()))
+    if (codes < 0).any():
+        unknown = texts[int(np.argmax(codes < 0))]
+        raise ValueError(f"the model does not know the {index.side} {unknown!r}")
+    return codes
+
+
 def _typed_pairs(pairs: list[str]) -> Any:
     """Turn pairs typed on the command line, as one line of CSV each, into a batch."""
     import csv
@@ -317,11 +331,7 @@ def complete(
       onebit complete movies.onebit -o filled.parquet
     """
     with plain_errors():
-        import numpy as np
-        import pyarrow as pa
-
         from onebit.data.tables import table_writer
-        from onebit.data.tables.encoding import TextLookup
         from onebit.data.tables.writing import Formulas
         from onebit.report.outputs import best_blanks, block_rows, whole_matrix
 
@@ -364,10 +374,7 @@ def complete(
                 ) from None
         rows = fitted.rows_.listed
         if row:
-            asked = pa.array([name.encode() for name in row], pa.large_binary())
-            rows = TextLookup(fitted.rows_).codes(asked)
-            if (rows < 0).any():
-                raise ValueError(f"the model does not know the row {row[int(np.argmax(rows < 0))]!r}")
+            rows = named_codes(fitted.rows_, row)
         if top is None and what == "probability" and fitted.probability_note is not None:
             voice.note(
                 "averages of these probabilities are no shares of yes, since "

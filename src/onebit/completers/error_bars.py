@@ -14,7 +14,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from onebit.completers.questions import check_log_odds
+from onebit.completers.questions import check_log_odds, kept_for
 from onebit.model.diagnostics import Mixing
 from onebit.model.draws import Draws
 
@@ -28,30 +28,32 @@ def error_draws(model: Any, callback: Any = None) -> tuple[Draws, str]:
     own = getattr(model, "completer_", model)
     if model.is_sampled and own.temperature == 1.0:
         return model.draws_, _words(f"the model's {model.draws_.count} draws", model)
-    kept = model.__dict__.get("_error_draws")
-    if kept is None or kept[0] is not model.predictor_:
-        if any(encoder is not None for encoder in model._encoders):
-            raise ValueError(
-                "this model has features and is not sampled, and its file does not hold them for a "
-                'sampling run; fit with inference="sampling" (--inference sampling)'
-            )
-        sampled = clone(own).set_params(
-            inference="sampling", temperature=1.0, n_samples=SAMPLES, n_burn_in=BURN_IN,
-            n_chains=CHAINS, n_thin=1, settle="auto", sparse=None, n_init=1, verbose=0,
-        )  # fmt: skip
-        if sampled.random_state is None or not isinstance(sampled.random_state, (int, np.integer)):
-            sampled.random_state = 0
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            start = model if own.sparse is None else None
-            sampled.fit(model.kept_answers().everything, start=start, callback=callback)
-        # As into the model itself: where new rows stand in the pattern is told by the fitted ones.
-        for rows, columns, sign in model._folded:
-            pairs = pd.DataFrame({0: model.rows_.labels[rows], 1: model.columns_.labels[columns]})
-            sampled.fold_in(pairs, sign)
-        words = _words(f"a sampling run of {sampled.draws_.count} draws for this summary", sampled)
-        model._error_draws = (model.predictor_, sampled.draws_, words)
-    return model._error_draws[1:]
+    return kept_for(model, "_error_draws", lambda: _sampled_draws(model, own, callback))
+
+
+def _sampled_draws(model: Any, own: Any, callback: Any) -> tuple[Draws, str]:
+    """Sample the exact posterior from where a model is."""
+    if any(encoder is not None for encoder in model._encoders):
+        raise ValueError(
+            "this model has features and is not sampled, and its file does not hold them for a "
+            'sampling run; fit with inference="sampling" (--inference sampling)'
+        )
+    sampled = clone(own).set_params(
+        inference="sampling", temperature=1.0, n_samples=SAMPLES, n_burn_in=BURN_IN,
+        n_chains=CHAINS, n_thin=1, settle="auto", sparse=None, n_init=1, verbose=0,
+    )  # fmt: skip
+    if not isinstance(sampled.random_state, (int, np.integer)):
+        sampled.random_state = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        start = model if own.sparse is None else None
+        sampled.fit(model.kept_answers().everything, start=start, callback=callback)
+    # As into the model itself: where new rows stand in the pattern is told by the fitted ones.
+    for rows, columns, sign in model._folded:
+        pairs = pd.DataFrame({0: model.rows_.labels[rows], 1: model.columns_.labels[columns]})
+        sampled.fold_in(pairs, sign)
+    words = _words(f"a sampling run of {sampled.draws_.count} draws for this summary", sampled)
+    return sampled.draws_, words
 
 
 def _words(what: str, sampled: Any) -> str:

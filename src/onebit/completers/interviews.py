@@ -118,7 +118,6 @@ class Interview:
         self._left_out = False
         self._codes: list[int] = []
         self._pending: tuple[int, float] | None = None
-        self._know()
         for code, sign in self._given(answers):
             self._take(code, sign, float("nan"))
         self._know()
@@ -161,9 +160,6 @@ class Interview:
         blank = np.isnan(self._known)
         self._left = self._allowed & blank
         self._goal: Goal = self._population.goal(self._kind, self._forecast, self._wanted & blank)
-        if self._kind == "mean":  # of all wanted columns, not of the blank ones alone
-            shrink = (self._wanted & blank).sum() / max(self._wanted.sum(), 1)
-            self._goal = Goal(self._goal.root * shrink, self._goal.own * shrink**2)
         self.share, self._variance = self._population.share(
             self.standing, self._forecast, self._known, self._wanted
         )
@@ -313,9 +309,8 @@ class Interview:
             )
         if self._left_out:
             raise ValueError("questions were skipped, and not at random: only the model's own interval")
-        pairs = [("", column) for column in self.columns]
         return mean_of_row(
-            self._model, pairs, self.answers, np.array(self.chances),
+            self._model, self.columns, self.answers, np.array(self.chances),
             self._among, self.level if level is None else level, 0,
         )  # fmt: skip
 

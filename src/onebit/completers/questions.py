@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +15,25 @@ from onebit.model.population import Population
 Array = NDArray[np.float64]
 # Fitted rows on which it is judged how far intervals hold, and the answers that each must have.
 JUDGED, FEWEST_KNOWN = 24, 20
+Kept = TypeVar("Kept")
 NUMBERS = (int, float, np.integer, np.floating)
+
+
+def kept_for(model: Any, name: str, make: Callable[[], Kept]) -> Kept:
+    """Return what was made for a model's present predictor; make it where there is none yet."""
+    kept = model.__dict__.get(name)
+    if kept is None or kept[0] is not model.predictor_:
+        kept = (model.predictor_, make())
+        setattr(model, name, kept)
+    return kept[1]
 
 
 def population_of(model: Any) -> Population:
     """Return a fitted model's rows as a population facing its columns; made once."""
-    kept = model.__dict__.get("_population")
-    if kept is not None and kept[0] is model.predictor_:
-        return kept[1]
+    return kept_for(model, "_population", lambda: _population(model))
+
+
+def _population(model: Any) -> Population:
     check_log_odds(model, "asking")
     posterior = model.predictor_.posterior
     if posterior.hierarchy.n_free(0) == 0:
@@ -29,9 +41,7 @@ def population_of(model: Any) -> Population:
             "in this model all rows are alike (rank 0 and no row effects), so no answer tells more than "
             "another; fit with effects"
         )
-    found = Population.of(posterior)
-    model._population = (model.predictor_, found)
-    return found
+    return Population.of(posterior)
 
 
 def misfit_of(model: Any) -> float:
@@ -39,23 +49,23 @@ def misfit_of(model: Any) -> float:
 
     Found once, on some fitted rows whose answers the model has kept; zero where it has not.
     """
-    population = population_of(model)
-    kept = model.__dict__.get("_misfit")
-    if kept is not None and kept[0] is model.predictor_:
-        return kept[1]
+    return kept_for(model, "_misfit", lambda: population_of(model).misfit(_judged(model)))
+
+
+def _judged(model: Any) -> list[Array]:
+    """Return the answers of some fitted rows, as shares of "yes", NaN where there is none."""
     rows: list[Array] = []
-    if model.answers_kept:
-        known = known_answers(model)
-        enough = np.flatnonzero(known.counts >= FEWEST_KNOWN)
-        some = enough[np.linspace(0, len(enough) - 1, min(JUDGED, len(enough))).astype(int)]
-        for code in some:
-            _, columns, shares = known_shares(known, np.array([code], np.int32))
-            answers = np.full(population.size, np.nan)
-            answers[columns] = shares
-            rows.append(answers)
-    found = population.misfit(rows)
-    model._misfit = (model.predictor_, found)
-    return found
+    if not model.answers_kept:
+        return rows
+    known = known_answers(model)
+    enough = np.flatnonzero(known.counts >= FEWEST_KNOWN)
+    some = enough[np.linspace(0, len(enough) - 1, min(JUDGED, len(enough))).astype(int)]
+    for code in some:
+        _, columns, shares = known_shares(known, np.array([code], np.int32))
+        answers = np.full(len(model.columns_), np.nan)
+        answers[columns] = shares
+        rows.append(answers)
+    return rows
 
 
 def check_log_odds(model: Any, what: str) -> None:

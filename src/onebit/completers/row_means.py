@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ KINDS = {
 
 def mean_of_row(
     model: Any,
-    pairs: Any,
+    columns: Sequence[Any],
     answers: Any,
     chances: Array | None,
     wanted: NDArray[np.bool_],
@@ -33,14 +34,13 @@ def mean_of_row(
 ) -> MeanInterval:
     """Return the share of one row over the wanted columns, from questions drawn at random from them."""
     population = population_of(model)
-    names = pair_columns(pairs)[1]
-    codes = model.columns_.encode(names).astype(np.int64)
+    codes = model.columns_.encode(columns).astype(np.int64)
     signs = np.asarray(model._signs(answers, len(codes)), np.int64)
     place = np.cumsum(wanted) - 1
     for position, code in enumerate(codes):
         if code < 0 or not wanted[code]:
             raise ValueError(
-                f"the column {list(names)[position]!r} is not among those over which the mean is taken, "
+                f"the column {columns[position]!r} is not among those over which the mean is taken, "
                 "so it was not drawn from them"
             )
     if len(np.unique(codes)) < len(codes):
@@ -68,7 +68,7 @@ def row_means(
     rows, names = pair_columns(pairs)
     ids, wanted = pd.Series(np.asarray(rows)), column_mask(model, columns, "columns")
     values = pd.Series(np.asarray(answers))
-    names = pd.Series(np.asarray(names))
+    names = np.asarray(names)
     if len(ids) == 0:
         raise ValueError("row_mean needs at least one answer")
     if ids.isna().any():
@@ -96,7 +96,7 @@ def row_means(
         at = np.asarray(places)
         found = mean_of_row(
             model,
-            pd.DataFrame({"row": ids.iloc[at], "column": names.iloc[at]}),
+            names[at].tolist(),
             values.iloc[at].to_numpy(),
             None if chances is None else chances[at],
             wanted,

@@ -67,11 +67,8 @@ def drawn_shares(
 ) -> Shares:
     """Return shares over the wanted members of the other side, known answers as they are."""
     view = known.by_column if side else known.by_row
-    place, index, value = known_shares(view, codes)
-    order = np.argsort(place, kind="stable")
-    listed = place[order], index[order], value[order]
     with threads(model._machine.n_jobs) as pool:
-        return shares_of(draws, side, codes, wanted, listed, pool.even)
+        return shares_of(draws, side, codes, wanted, known_shares(view, codes), pool.even)
 
 
 def summary(
