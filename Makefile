@@ -10,14 +10,14 @@ PEERS := libmf smurff cmfrec implicit myfm scikit-surprise torch
 DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
-.PHONY: install demo test test-gpu lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
+.PHONY: install demo test test-gpu test-browser lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
   bench-known bench-sampling bench-growth bench-gpu bench-dask bench-fuzz clean
 
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[report,dask,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[report,dask,serve,dev]"
 	touch $@
 
 demo: install
@@ -30,6 +30,17 @@ lint: install
 
 test: lint
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# The served page in a real browser. Debian's packages are installed where that is allowed; without a browser
+# the tests are skipped, and say so.
+test-browser: $(VENV)/.browser
+	command -v chromedriver > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get \
+	  install -y -q chromium chromium-driver; } || echo "chromium-driver does not install here"
+	$(BIN)/python -m pytest -rs tests/browser
+
+$(VENV)/.browser: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
+	touch $@
 
 # On a GPU where there is one, under Triton's interpreter (and with torch's CPU build) where there is none.
 test-gpu: $(VENV_GPU)/.installed

@@ -15,7 +15,7 @@ import onebit
 HOUSE = Path(onebit.__file__).parent
 DOCS = HOUSE.parent.parent / "docs"
 # Each may import from itself and from those before it.
-ROOMS = ["data", "model", "engine", "certificates", "completers", "report", "study", "cli"]
+ROOMS = ["data", "model", "engine", "certificates", "completers", "report", "study", "serve", "cli"]
 LONGEST = 420
 
 
@@ -43,7 +43,7 @@ def imports():
     return found
 
 
-def test_the_top_of_the_house_has_eight_rooms_and_little_else():
+def test_the_top_of_the_house_has_nine_rooms_and_little_else():
     names = {p.name for p in HOUSE.iterdir() if p.name != "__pycache__"}
     assert names == {*ROOMS, "__init__.py", "__main__.py", "py.typed"}
 

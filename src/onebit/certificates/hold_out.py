@@ -28,7 +28,7 @@ rows and columns that have fitted answers. So only held-out answers to such entr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,16 @@ KEPT_SHARES = (*SHARES, 1.0)
 MOST_DELTA = 0.2
 # With fewer blanks than so many times the held-out answers, the blanks alone may do clearly worse.
 FEW_BLANKS = 5
+# Of which entries counts speak, by where the held-out answers come from.
+UNTOUCHED = "of rows and columns that no later update has touched"
+WHERE = {
+    "fit": LIKE_THE_ANSWERED,
+    "elsewhere": f"{LIKE_THE_ANSWERED}, {UNTOUCHED}",
+    "update": "on entries like the answers of the last update",
+    "since": f"on entries like the answers of an earlier update, {UNTOUCHED}",
+}
+# One of each for every held-out answer.
+ARRAYS = ("confidence", "yes", "wrong", "sign", "rows", "columns", "fitted_too", "open")
 # Groups by predicted answer, "no" first.
 SAID = ('said "no"', 'said "yes"')
 
@@ -103,6 +113,8 @@ class HeldOut:
         The commoner of the fitted answers, -1 or 1.
     blanks : int or None
         The entries of the table without any answer; None where some entry is answered more than once.
+    whence : {"fit", "elsewhere", "update", "since"}
+        Held out of a fit, or of an update; of either, what is left of it after a later update.
     disagreement : float or None
         Of a model that was refitted on all answers: the share of the table's entries on which it and the
         model that was counted predict differently, which adds to the risk.
@@ -119,6 +131,33 @@ class HeldOut:
     commoner: int = 1
     blanks: int | None = None
     disagreement: float | None = None
+    whence: str = "fit"
+
+    @property
+    def where(self) -> str:
+        """The clause that says of which entries its numbers speak."""
+        return WHERE[self.whence]
+
+    @property
+    def _where(self) -> str:
+        """The same inside a sentence, where it may have to end with a comma."""
+        return self.where + ("," if "," in self.where else "")
+
+    @property
+    def of_update(self) -> bool:
+        """Whether it was held out of an update, not of the fit."""
+        return self.whence in ("update", "since")
+
+    def elsewhere(self, touched: Marks) -> HeldOut | None:
+        """Return what is left of it once predictions of some of its entries have changed.
+
+        None where nothing is, or where it was counted of another model than the one that changed.
+        """
+        if touched.all() or self.disagreement is not None:
+            return None
+        parts = {name: getattr(self, name)[~touched] for name in ARRAYS}
+        whence = "since" if self.of_update else "elsewhere"
+        return replace(self, **parts, blanks=None, whence=whence)
 
     @classmethod
     def count(
@@ -159,7 +198,7 @@ class HeldOut:
     def certify(self, delta: float) -> Certificate:
         """Bound the error rate of all predictions."""
         check_hold_out_delta(delta)
-        counted = self._certificate(slice(None), delta, f"the predictions {LIKE_THE_ANSWERED}")
+        counted = self._certificate(slice(None), delta, f"the predictions {self._where}")
         if self.disagreement is None:
             return counted
         terms = {name: value for name, value in counted.terms.items() if name != BLANKS}
@@ -178,7 +217,7 @@ class HeldOut:
         check_hold_out_delta(delta)
         self._check_as_counted("the groups")
         certificates = tuple(
-            self._certificate(part, delta / 2, f"the predictions that {words} {LIKE_THE_ANSWERED}")
+            self._certificate(part, delta / 2, f"the predictions that {words} {self._where}")
             for words, part in self._by_answer(said)
         )
         return GroupCertificate("predicted", said, certificates, delta)
@@ -250,7 +289,7 @@ class HeldOut:
             threshold = 0.0 if place >= len(places) else float(confidence[place])
             above = places[confidence > threshold]
             found = len(above) / len(places) if len(places) else 0.0
-            who = f"the surest {found:.0%} of {whose} {LIKE_THE_ANSWERED}"
+            who = f"the surest {found:.0%} of {whose} {self._where}"
             yield found, threshold, self._certificate(above, delta / len(shares), who)
 
     def _certificate(self, places: slice | NDArray[np.int64], delta: float, who: str) -> Certificate:

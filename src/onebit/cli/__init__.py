@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from onebit import __version__
-from onebit.cli import asking, certificates, fitting, members, predicting, worlds
+from onebit.cli import asking, certificates, fitting, members, predicting, serving, updating, worlds
 
 app = typer.Typer(
     help="Fill the blanks of a yes/no table, and say how sure you are.\n\n"
@@ -42,6 +42,8 @@ app.command()(predicting.complete)
 app.command()(members.rows)
 app.command()(members.columns)
 app.command()(asking.ask)
+app.command()(updating.update)
+app.command()(serving.serve)
 app.command()(certificates.certify)
 app.command()(fitting.evaluate)
 app.command()(certificates.info)

@@ -52,7 +52,7 @@ def loaded(path: str, threads: int | None, device: str | None = None) -> Any:
 
 def kept_predictions(voice: Voice, model: Any, max_error: float | None, delta: float) -> Any:
     """Find which predictions are certified, and say what that means."""
-    from onebit.certificates.statements import LIKE_THE_ANSWERED, at_most, confidence
+    from onebit.certificates.statements import at_most, confidence
 
     held_out = model.held_out_
     if held_out is None or held_out.disagreement is not None or not model.answers_kept:
@@ -81,7 +81,7 @@ def kept_predictions(voice: Voice, model: Any, max_error: float | None, delta: f
         )
     else:
         voice.note(
-            f"certified: with probability {confidence(delta)}, {LIKE_THE_ANSWERED}, "
+            f"certified: with probability {confidence(delta)}, {held_out.where}, "
             + "; ".join(str(part) for part in kept.parts)
             + f". {kept.caution}"
         )

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from onebit import __version__
+from onebit.certificates.hold_out import ARRAYS
 from onebit.data import checked, storage
 from onebit.data.features import matrix_state
 from onebit.data.sides import SIDES
 from onebit.model.priors import prior_from_settings
-
-# The arrays of held-out answers, one of each for every answer.
-HELD_OUT = ("confidence", "yes", "wrong", "sign", "rows", "columns", "fitted_too", "open")
 
 
 def plain_parameters(model: Any) -> dict[str, Any]:
@@ -48,8 +46,9 @@ def fit_identity(model: Any, share: float | None) -> dict[str, Any]:
 
 def held_out_state(held: Any) -> tuple[storage.Tensors, dict[str, Any]]:
     """Return what became of held-out answers as arrays and JSON."""
-    tensors = {f"held_out.{name}": getattr(held, name) for name in HELD_OUT}
-    return tensors, {name: getattr(held, name) for name in ("commoner", "blanks", "disagreement")}
+    tensors = {f"held_out.{name}": getattr(held, name) for name in ARRAYS}
+    parts = ("commoner", "blanks", "disagreement", "whence")
+    return tensors, {name: getattr(held, name) for name in parts}
 
 
 def restored_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -104,6 +103,8 @@ def save(model: Any, path: str | os.PathLike[str], *, answers: bool = True) -> N
         tensors["answers.start"], tensors["answers.index"] = view.start, view.index
         tensors["answers.sign"], tensors["answers.held"] = view.sign, kept.held
         content["answers_shape"] = list(kept.everything.shape)
+    more, content["updates"] = model.updates_.state()
+    tensors = tensors | more
     if answers and model._folded:
         for place, name in enumerate(("rows", "columns", "sign")):
             tensors[f"folded.{name}"] = np.concatenate([part[place] for part in model._folded])

@@ -31,6 +31,8 @@ from onebit.completers.predicting import Predicting
 from onebit.completers.predictions import Answers, Codes
 from onebit.completers.predictors import Predictor
 from onebit.completers.record import Record
+from onebit.completers.updates import Updates
+from onebit.completers.updating import Updating
 from onebit.data.ids import IdIndex, pair_columns
 from onebit.data.joining import encoders_of, with_features
 from onebit.data.observations import Observations
@@ -75,7 +77,7 @@ class Found:
 
 
 class PairClassifier(
-    Predicting, Interviewing, Certified, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
+    Predicting, Updating, Interviewing, Certified, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
 ):
     """A classifier of (row, column) pairs, fitted on a table of pairs and their answers.
 
@@ -327,6 +329,7 @@ class PairClassifier(
         self._folded: list[tuple[Codes, Codes, NDArray[np.int8]]] = []
         self._fitted_entries = None
         self._optima = {}
+        self.updates_ = Updates((len(rows), len(columns)))
 
     def _take(self, found: Found) -> None:
         """Keep what a fit found, in place of what an earlier one did."""

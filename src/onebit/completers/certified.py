@@ -25,7 +25,8 @@ from onebit.certificates.statements import (
 )
 from onebit.completers.drawing import PATTERNED, Drawing
 from onebit.completers.predictions import Answers, Codes, Predictions, table_blocks
-from onebit.data.holding import Division
+from onebit.completers.updates import Updates
+from onebit.data.holding import Division, Held
 from onebit.data.observations import Observations
 from onebit.engine import scoring
 from onebit.engine.workers import Machine
@@ -33,6 +34,11 @@ from onebit.engine.workers import Machine
 NOT_CERTIFIABLE = (
     "this model was fitted on all its answers, and the answers that a model was fitted to or tuned on "
     "cannot certify it; fit with certify=0.1 to hold a tenth of them out"
+)
+UPDATED = (
+    "this model has been updated, and no held-out answer is left of rows and columns that no update has "
+    "touched; hold some of the new answers out with partial_fit(..., certify=0.1) or `onebit update "
+    "--certify 0.1`"
 )
 # Entries that refit() compares two fits on, one by one.
 LARGEST_TABLE = 500_000_000
@@ -46,6 +52,8 @@ class Certified(Drawing):
     _counted_answers: HeldOut | None
     _uncounted: Division | None
     _fitted_entries: NDArray[np.int64] | None
+    _folded: list[tuple[Codes, Codes, NDArray[np.int8]]]
+    updates_: Updates
 
     if TYPE_CHECKING:
 
@@ -73,9 +81,25 @@ class Certified(Drawing):
     def _counted(self, division: Division) -> HeldOut:
         """Count what became of the held-out answers."""
         assert self._answers is not None
-        held, everything = division.held, self._answers.everything
-        found = self.predictions(held.rows, held.columns)
+        everything = self._answers.everything
         rows, columns = everything.shape
+        blanks = rows * columns - everything.n if division.distinct else None
+        return self._count(division.held, division.commoner, blanks)
+
+    def _counted_update(self, places: tuple[Codes, Codes], division: Division) -> HeldOut:
+        """Count what became of held-out answers of an update, whose ids have codes of their own."""
+        held = division.held
+        rows, columns = places[0][held.rows], places[1][held.columns]
+        fitted_too, open = held.fitted_too, held.open
+        if self._answers is not None:
+            open = self._still_open(rows, columns, updated=True)
+            known = np.isin(rows * np.int64(len(self.columns_)) + columns, self._known_entries())
+            fitted_too = fitted_too | known
+        held = Held(rows, columns, held.sign, fitted_too, open)
+        return replace(self._count(held, division.commoner, None), whence="update")
+
+    def _count(self, held: Held, commoner: int, blanks: int | None) -> HeldOut:
+        found = self.predictions(held.rows, held.columns)
         return HeldOut.count(
             found.confidence,
             found.decision,
@@ -84,15 +108,15 @@ class Certified(Drawing):
             held.columns,
             held.fitted_too,
             held.open,
-            commoner=division.commoner,
-            blanks=rows * columns - everything.n if division.distinct else None,
+            commoner=commoner,
+            blanks=blanks,
             order=scoring.descending(found.confidence, self._machine.device),
         )
 
     def _held_out_answers(self) -> HeldOut:
         check_is_fitted(self)
         if self.held_out_ is None:
-            raise ValueError(NOT_CERTIFIABLE)
+            raise ValueError(UPDATED if self.updates_.times else NOT_CERTIFIABLE)
         return self.held_out_
 
     def certify(
@@ -138,7 +162,7 @@ class Certified(Drawing):
         """
         check_is_fitted(self)
         if self.held_out_ is None and not self._certifiable:
-            raise ValueError(NOT_CERTIFIABLE)
+            raise ValueError(UPDATED if self.updates_.times else NOT_CERTIFIABLE)
         if by is not None:
             return self._certify_by(by, delta, method)
         rungs = self._rungs(random_state)
@@ -278,34 +302,50 @@ class Certified(Drawing):
         """
         return self._held_out_answers().keep(max_error, delta, self._said)
 
-    @staticmethod
-    def _has_fitted_answers(answers: Answers, rows: Codes, columns: Codes) -> NDArray[np.bool_]:
-        """Say of which pairs of codes both the row and the column have fitted answers."""
-        fitted = answers.fitted
-        known = np.ones(len(rows), dtype=bool)
-        for codes, view in ((rows, fitted.by_row), (columns, fitted.by_column)):
-            inside = (codes >= 0) & (codes < view.size)
-            known &= inside & (view.counts[np.where(inside, codes, 0)] > 0)
-        return known
+    def _known_entries(self) -> NDArray[np.int64]:
+        """Return the numbers of the entries whose answers were fitted, folded in or taken up later."""
+        if self._fitted_entries is None:
+            assert self._answers is not None
+            view, width = self._answers.fitted.by_row, np.int64(len(self.columns_))
+            parts = [view.owners() * width + view.index]
+            parts += [rows * width + columns for rows, columns, _ in self._folded]
+            self._fitted_entries = np.unique(np.concatenate(parts))
+        return self._fitted_entries
+
+    def _still_open(self, rows: Codes, columns: Codes, *, updated: bool) -> NDArray[np.bool_]:
+        """Say of which pairs of codes the row and the column have fitted answers, and the entry none.
+
+        ``updated``: answers that came after the fit count too.
+        """
+        assert self._answers is not None
+        fitted = self._answers.fitted
+        found = np.ones(len(rows), dtype=bool)
+        for side, codes in enumerate((rows, columns)):
+            view = (fitted.by_row, fitted.by_column)[side]
+            has = np.zeros(len((self.rows_, self.columns_)[side]), dtype=bool)
+            has[: view.size] = view.counts > 0
+            if updated:
+                for part in self._folded:
+                    has[part[side]] = True
+            found &= (codes >= 0) & has[np.maximum(codes, 0)]
+        entries = rows * np.int64(len(self.columns_)) + columns
+        return found & ~np.isin(entries, self._known_entries())
 
     def marked(self, kept: Kept, rows: Codes, columns: Codes, found: Predictions) -> NDArray[np.bool_]:
         """Say which predictions of pairs of codes are among those that ``keep`` found.
 
         Only open entries can be: of rows and columns with fitted answers, whose own answer was not
-        fitted, since the held-out answers that were counted are of such entries.
+        fitted, since the held-out answers that were counted are of such entries. Rows and columns that
+        an update has touched since have other predictions than those that were counted.
         """
-        answers = self._answers
-        if answers is None:
+        if self._answers is None:
             raise ValueError(
                 "which entries were fitted is not known any more, so none can be marked: the model was "
                 "saved without its answers, or fitted on a cluster"
             )
-        if self._fitted_entries is None:
-            self._fitted_entries = np.unique(answers.fitted.entry_numbers())
-        entries = rows * np.int64(answers.fitted.shape[1]) + columns
-        still_open = self._has_fitted_answers(answers, rows, columns)
-        still_open &= ~np.isin(entries, self._fitted_entries)
-        return kept.includes(found.yes, found.confidence) & still_open
+        still_open = self._still_open(rows, columns, updated=self._held_out_answers().of_update)
+        touched = self.updates_.touched(rows, columns)
+        return kept.includes(found.yes, found.confidence) & still_open & ~touched
 
     def certified(self, X: Any, max_error: float = 0.1, delta: float = 0.05) -> NDArray[np.bool_]:
         """Say which predictions belong to those of which at most ``max_error`` are wrong.

@@ -14,6 +14,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from onebit.completers.filling import known_observations
 from onebit.completers.questions import check_log_odds, kept_for
 from onebit.model.diagnostics import Mixing
 from onebit.model.draws import Draws
@@ -47,9 +48,11 @@ def _sampled_draws(model: Any, own: Any, callback: Any) -> tuple[Draws, str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         start = model if own.sparse is None else None
-        sampled.fit(model.kept_answers().everything, start=start, callback=callback)
+        updated = model.updates_.times > 0
+        known = known_observations(model) if updated else model.kept_answers().everything
+        sampled.fit(known, start=start, callback=callback)
     # As into the model itself: where new rows stand in the pattern is told by the fitted ones.
-    for rows, columns, sign in model._folded:
+    for rows, columns, sign in [] if updated else model._folded:
         pairs = pd.DataFrame({0: model.rows_.labels[rows], 1: model.columns_.labels[columns]})
         sampled.fold_in(pairs, sign)
     words = _words(f"a sampling run of {sampled.draws_.count} draws for this summary", sampled)

@@ -155,13 +155,13 @@ class Interview:
         """Work out where the row stands."""
         codes, signs = np.array(self._codes, np.int64), np.array(self.answers, np.int64)
         self.standing: Standing = self._population.standing(codes, signs)
-        self._forecast: Forecast = self._population.forecast(self.standing)
+        self.forecast: Forecast = self._population.forecast(self.standing)
         self._known = _known(codes, signs, self._population.size)
         blank = np.isnan(self._known)
         self._left = self._allowed & blank
-        self._goal: Goal = self._population.goal(self._kind, self._forecast, self._wanted & blank)
+        self._goal: Goal = self._population.goal(self._kind, self.forecast, self._wanted & blank)
         self.share, self._variance = self._population.share(
-            self.standing, self._forecast, self._known, self._wanted
+            self.standing, self.forecast, self._known, self._wanted
         )
 
     @property
@@ -186,13 +186,13 @@ class Interview:
     def probability(self, columns: Any = None) -> Array:
         """Return the probability of "yes" that is expected of columns, known answers or not; of all."""
         if columns is None:
-            return self._forecast.probability.copy()
+            return self.forecast.probability.copy()
         columns = [columns] if isinstance(columns, str) or np.ndim(columns) == 0 else list(columns)
         codes = self._model.columns_.encode(columns)
         if (codes < 0).any():
             unknown = list(columns)[int(np.argmax(codes < 0))]
             raise ValueError(f"the model does not know the column {unknown!r}")
-        return self._forecast.probability[codes]
+        return self.forecast.probability[codes]
 
     @property
     def askable(self) -> int:
@@ -222,7 +222,7 @@ class Interview:
         "yes", the standard deviation of the answers, which is best for a mean that the answers correct
         (Neyman, 1934): following the gains, ``row_mean`` was worth a seventh less.
         """
-        lean = np.sqrt(self._forecast.variance) if self._kind == "mean" else gains
+        lean = np.sqrt(self.forecast.variance) if self._kind == "mean" else gains
         lean = np.where(left, lean, 0.0)
         uniform = left / left.sum()
         informed = lean / lean.sum() if lean.sum() > 0 else uniform
@@ -238,7 +238,7 @@ class Interview:
         standing, left, found = self.standing, self._left.copy(), []
         total = self._goal.variance(standing, self._left & self._wanted)
         for _ in range(min(n, int(left.sum()))):
-            gains = self._population.gains(standing, self._forecast, self._goal)
+            gains = self._population.gains(standing, self.forecast, self._goal)
             if self.explore > 0.0:
                 policy = self._policy(gains, left)
                 code = int(self._rng.choice(len(policy), p=policy))
@@ -249,12 +249,12 @@ class Interview:
             found.append(
                 Question(
                     self._model.columns_.labels[code],
-                    float(self._forecast.probability[code]),
+                    float(self.forecast.probability[code]),
                     float(gains[code] / total) if total > 0 else 0.0,
                     chance,
                 )
             )
-            standing = self._population.after(standing, self._forecast, code)
+            standing = self._population.after(standing, self.forecast, code)
         return found
 
     def __iter__(self) -> Iterator[Question]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.certificates.hold_out import HeldOut
+from onebit.certificates.hold_out import WHERE, HeldOut
 from onebit.completers.archive import restored_parameters
 from onebit.completers.auto import AutoCompleter
 from onebit.completers.base import PairClassifier
@@ -19,6 +20,7 @@ from onebit.completers.nuclear import NuclearNormCompleter
 from onebit.completers.parameters import check_parameters
 from onebit.completers.predictions import Answers
 from onebit.completers.record import Record
+from onebit.completers.updates import Updates
 from onebit.data import checked, storage
 from onebit.data.features import Encoder, Encoders, restored_encoder, restored_matrix
 from onebit.data.ids import IdIndex
@@ -84,6 +86,7 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
         model._answers = _restored_answers(model, tensors, checked.listed(content, "answers_shape", 2))
     if "folded.sign" in tensors:
         model._folded = [_restored_folded(model, tensors)]
+    model.updates_ = _restored_updates(tensors, content, size)
     return model
 
 
@@ -170,7 +173,16 @@ def restored_held_out(
         1 if checked.whole(content, "commoner", -1, 1) > 0 else -1,
         None if blanks is None else checked.whole(content, "blanks"),
         None if disagreement is None else checked.number(content, "disagreement", least=0.0, most=1.0),
+        _restored_whence(content),
     )
+
+
+def _restored_whence(content: dict[str, Any]) -> str:
+    """Restore where held-out answers come from; older files have only a fit's."""
+    whence = checked.text(content, "whence") if "whence" in content else "fit"
+    if whence not in WHERE:
+        raise storage.FileError(f"held-out answers of {whence[:40]!r}")
+    return whence
 
 
 def _restored_folded(model: PairClassifier, tensors: storage.Tensors) -> Any:
@@ -184,6 +196,16 @@ def _restored_folded(model: PairClassifier, tensors: storage.Tensors) -> Any:
         for name, index in (("rows", model.rows_), ("columns", model.columns_))
     )
     return rows, columns, sign
+
+
+def _restored_updates(
+    tensors: storage.Tensors, content: dict[str, Any], size: tuple[int, int]
+) -> Updates:
+    """Restore what a model was updated with; without these answers its ids count as fitted."""
+    found = Updates(size)
+    if "updates" in content:
+        found = Updates.from_state(tensors, checked.section(content, "updates"), size)
+    return found if "folded.sign" in tensors and "updates" in content else replace(found, since=size)
 
 
 def _restored_answers(model: PairClassifier, tensors: storage.Tensors, shape: list[int]) -> Answers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from onebit.completers.feature_effects import feature_effects
 from onebit.completers.filling import filled_matrix, recommendations
-from onebit.completers.folding import FoldedIn, fold_in
 from onebit.completers.predictions import Answers, Codes, Predictions
 from onebit.completers.predictors import Predictor
 from onebit.data.ids import IdIndex, pair_columns
 from onebit.data.observations import View
 from onebit.data.sides import MEMBERS
-from onebit.data.signs import signs_of_pairs
 from onebit.engine.sampling.sampler import Averages
 from onebit.engine.workers import Machine
 from onebit.model.draws import Draws
@@ -47,7 +45,6 @@ class Predicting:
     columns_: IdIndex
     classes_: NDArray[Any]
     predictor_: Predictor
-    folded_in_: FoldedIn
     _answers: Answers | None
     _folded: list[tuple[Codes, Codes, NDArray[np.int8]]]
 
@@ -55,6 +52,7 @@ class Predicting:
 
         @property
         def _machine(self) -> Machine: ...
+        def _signs(self, answers: Any, n_pairs: int) -> NDArray[np.int8]: ...
 
     @property
     def posterior_(self) -> Posterior:
@@ -74,19 +72,6 @@ class Predicting:
     def is_sampled(self) -> bool:
         """Whether predictions come from draws of the exact posterior."""
         return hasattr(self.__dict__.get("predictor_"), "draws")
-
-    def _signs(self, answers: Any, n_pairs: int) -> NDArray[np.int8]:
-        """Turn answers, written as those of the fit were or as numbers, into signs."""
-        values = np.asarray(answers)
-        if self.classes_.dtype.kind != "U" or values.dtype.kind not in "UO":
-            return signs_of_pairs(answers, n_pairs)[0]
-        bad = ~np.isin(values.astype(str), self.classes_)
-        if bad.any():
-            raise ValueError(
-                f"answer {values[bad][0]!r} at position {int(np.argmax(bad))} is neither "
-                f"{str(self.classes_[0])!r} nor {str(self.classes_[1])!r}"
-            )
-        return signs_of_pairs(values.astype(str) == self.classes_[1], n_pairs)[0]
 
     def _codes(self, pairs: Any) -> tuple[Codes, Codes]:
         check_is_fitted(self)
@@ -283,46 +268,6 @@ class Predicting:
         """
         check_is_fitted(self)
         return recommendations(self, rows, n, answered)
-
-    @available_if(_has_posterior)
-    def fold_in(
-        self, X: Any = None, y: Any = None, *, row_features: Any = None, column_features: Any = None
-    ) -> Self:
-        """Add new rows and new columns, leaving everything fitted as it is.
-
-        Answers of new rows on known columns make new rows, answers of known rows on new columns make new
-        columns. The others cannot be used: where both ids are new nothing ties them to the model, and
-        known ids get further answers by a refit. They are skipped and counted in ``folded_in_``, with a
-        warning. A model that was fitted with features takes those of new ids too, with answers or alone.
-
-        Parameters
-        ----------
-        X : two-column table, optional
-            Pairs of ids.
-        y : array_like of shape (n,), optional
-            Their answers.
-        row_features, column_features : table or (ids, matrix), optional
-            Features of new ids, as ``fit`` takes them; lines of known ids are left aside.
-
-        Returns
-        -------
-        self
-            The same model, which now knows the new ids.
-
-        Examples
-        --------
-        >>> from onebit import LogisticCompleter, simulate
-        >>> world = simulate.world("B1", rank=1, shape=(30, 20), density=0.5, seed=0)
-        >>> model = LogisticCompleter(2).fit(world.pairs, world.answers)
-        >>> model.fold_in([(99, 0), (99, 1)], [1, 0]).folded_in_.used
-        2
-        """
-        check_is_fitted(self)
-        self.folded_in_ = fold_in(self, X, y, (row_features, column_features))
-        skipped = self.folded_in_.skipped()
-        if skipped:
-            warnings.warn(f"fold_in: {skipped}", stacklevel=2)
-        return self
 
     @property
     def feature_effects_(self) -> pd.DataFrame:

@@ -15,10 +15,13 @@ from scipy.special import expit, logit, ndtri
 from onebit.completers.predictions import Predictions
 from onebit.data.observations import View
 from onebit.engine import scoring
+from onebit.engine.cpu.threads import threads
 from onebit.engine.fold_in import fold_in
 from onebit.engine.nuclear import pair_products
 from onebit.engine.sampling.fold_in import draw_new
+from onebit.engine.sampling.update import updated_draws
 from onebit.engine.top import top_columns
+from onebit.engine.update import Batch, touched_by, updated
 from onebit.engine.workers import Machine
 from onebit.model.calibration import CERTAINTY
 from onebit.model.draws import Draws
@@ -99,6 +102,10 @@ class Predictor(Protocol):
         """
         ...
 
+    def updated(self, batch: Batch, machine: Machine) -> Predictor:
+        """Return a predictor that has taken up new answers of known and new rows and columns."""
+        ...
+
 
 @dataclass(frozen=True)
 class GaussianPredictor:
@@ -174,6 +181,12 @@ class GaussianPredictor:
             hierarchy=hierarchy,
             placings=(placings[0], placings[1]),
         )
+        return replace(self, posterior=posterior)
+
+    def updated(self, batch: Batch, machine: Machine) -> GaussianPredictor:
+        """Return a predictor whose posterior has taken up new answers."""
+        touched = touched_by(self.posterior, batch)
+        posterior = updated(self.posterior, touched, batch, self.loss, self.temperature)
         return replace(self, posterior=posterior)
 
 
@@ -256,6 +269,20 @@ class DrawsPredictor:
         start = self.start.folded_in(side, answers, features)
         return DrawsPredictor(self.draws.extended(side, added), start)
 
+    def updated(self, batch: Batch, machine: Machine) -> DrawsPredictor:
+        """Return a predictor whose draws have taken up new answers, and where they started too."""
+        if self.start.loss is not LOGISTIC:
+            raise ValueError(
+                "draws of the hinge loss cannot take up new answers; fit again, or fit with "
+                'inference="variational", whose posterior can'
+            )
+        touched = touched_by(self.posterior, batch)
+        with threads(machine.n_jobs) as pool:
+            draws = updated_draws(
+                self.draws, self.posterior, touched, batch, self.start.temperature, pool
+            )
+        return DrawsPredictor(draws, self.start.updated(batch, machine))
+
 
 @dataclass(frozen=True)
 class FactorsPredictor:
@@ -320,6 +347,10 @@ class FactorsPredictor:
     def folded_in(self, side: int, answers: View, features: Any = None) -> FactorsPredictor:
         """Refuse: how new rows relate to the others is not known without a posterior."""
         raise ValueError(NO_POSTERIOR.format("it cannot fold in new ids; use LogisticCompleter"))
+
+    def updated(self, batch: Batch, machine: Machine) -> FactorsPredictor:
+        """Refuse: how firmly factors stand is not known without a posterior."""
+        raise ValueError(NO_POSTERIOR.format("it takes up no new answers; use LogisticCompleter"))
 
 
 def ranked_columns(

@@ -204,8 +204,8 @@ class IdIndex:
         known_kind, asked_kind = _kind(self._index), _kind(asked)
         if len(asked) and len(self) and known_kind and asked_kind and known_kind != asked_kind:
             raise TypeError(
-                f"{self.side} ids here are {asked_kind}s (such as {asked[0]!r}) but the model was "
-                f"fitted on {known_kind}s (such as {self._index[0]!r}); convert one to the other"
+                f"{self.side} ids here are {asked_kind}s (such as {_shown(asked[0])}) but the model was "
+                f"fitted on {known_kind}s (such as {_shown(self._index[0])}); convert one to the other"
             )
         if asked.inferred_type == "floating" and self._index.inferred_type == "integer":
             large = np.abs(asked.to_numpy()) >= 2.0**53
@@ -304,6 +304,11 @@ def _plain(values: Any) -> Any:
             plain = pd.to_datetime(plain)
         return plain.array
     return values
+
+
+def _shown(value: Any) -> str:
+    """Return an id as a user would write it."""
+    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def _hashable(value: Any) -> bool:

@@ -146,6 +146,7 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         "class_name": type(model).__name__,
         "yes_word": sides.yes,
         "record": record,
+        "updated": model.updates_.words(),
         "source": source,
         "settings": _readable(settings_of(model)),
         "descent": descent_words(model),

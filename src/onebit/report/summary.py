@@ -69,6 +69,8 @@ def summary(model: PairClassifier) -> dict[str, Any]:
             content[f"worst_{name}"] = None if np.isnan(value) else round(float(value), 3)
     content["sampling"] = " ".join(sampling_words(model))
     content["answers_kept"] = model.answers_kept
+    if model.updates_.times:
+        content["since_the_fit"] = model.updates_.words()
     record = model.record_
     if record is not None:
         content["yes"] = int(record.row_yes.sum())

@@ -101,6 +101,7 @@ def run_demo(output: Path, seed: int = 0, movielens: Path | None = None) -> None
     print(f"  onebit evaluate {table} --model logistic")
     print(f"  onebit rows {model} -o students.csv")
     print(f"  onebit ask {model}")
+    print(f"  onebit serve {model}   # a page that asks you, at http://localhost:8571/")
     if report is not None:
         print(f"The report is {report}: open it in a browser.")
 
@@ -146,8 +147,7 @@ def students_and_exercises(output: Path, seed: int) -> Path | None:
         f"2. A school: {len(world.students)} students, {len(world.exercises)} exercises in five topics."
     )
     print(f"  the table is          {table}, {len(frame)} answers; some exercises are popular, some rare")
-    seen = Observations.from_pairs(frame[["student", "exercise"]], frame["solved"] == "yes")
-    model, seconds = _fitted(seen, seed, 0.1)
+    model, seconds = _fitted(_observed(frame), seed, 0.1)
     _check_against_truth(world, model)
     # Rungs that need no further search; `onebit certify --method all` makes them all.
     steps = model.certify(0.05, ("optimised", "draw", "hold-out"))
@@ -160,6 +160,16 @@ def students_and_exercises(output: Path, seed: int) -> Path | None:
     command = f"onebit fit {table.name} -o {path.name}"
     source = {"file": table.name, "command": command, "seconds": round(seconds, 3)}
     return _saved(model, source, path, output / "school.html", [steps])
+
+
+def _observed(frame: pd.DataFrame) -> Observations:
+    """Return the answers of a school."""
+    return Observations.from_pairs(frame[["student", "exercise"]], frame["solved"] == "yes")
+
+
+def school_model(seed: int = 0) -> AutoCompleter:
+    """Return the demo's model of a school, a tenth of whose answers are held out."""
+    return AutoCompleter(random_state=seed).fit(_observed(school(seed=seed).frame()), certify=0.1)
 
 
 def _check_against_truth(world: School, model: AutoCompleter) -> None:

@@ -1,0 +1,253 @@
+"""How a fitted completer takes up more: new ids by ``fold_in``, new answers by ``partial_fit``."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from onebit.certificates.hold_out import HeldOut
+from onebit.completers.folding import FoldedIn, fold_in
+from onebit.completers.intake import hold_out, observations_of
+from onebit.completers.predictions import Answers, Codes
+from onebit.completers.predictors import Predictor
+from onebit.completers.record import Record
+from onebit.completers.updates import Updates
+from onebit.data.holding import Division
+from onebit.data.ids import IdIndex, pair_columns
+from onebit.data.observations import Observations
+from onebit.data.signs import signs_of_pairs
+from onebit.engine.update import Batch
+from onebit.engine.workers import Machine
+
+
+def _has_posterior(model: Any) -> bool:
+    """Say whether a kind of completer finds a posterior."""
+    return model._posterior_is_found
+
+
+def _takes_updates(model: Any) -> bool:
+    """Say whether a kind of completer has a posterior that can be the prior of new answers."""
+    return model._posterior_is_found and model._loss.step == 1.0
+
+
+class Updating:
+    """The part of every completer that takes up more; not used by itself."""
+
+    _posterior_is_found: ClassVar[bool] = True
+
+    rows_: IdIndex
+    columns_: IdIndex
+    classes_: NDArray[Any]
+    predictor_: Predictor
+    folded_in_: FoldedIn
+    updates_: Updates
+    record_: Record | None
+    _answers: Answers | None
+    _certifiable: bool
+    _folded: list[tuple[Codes, Codes, NDArray[np.int8]]]
+    _fitted_entries: NDArray[np.int64] | None
+
+    if TYPE_CHECKING:
+        held_out_: HeldOut | None
+
+        @property
+        def _machine(self) -> Machine: ...
+        def _counted_update(self, places: tuple[Codes, Codes], division: Division) -> HeldOut: ...
+
+    def _signs(self, answers: Any, n_pairs: int) -> NDArray[np.int8]:
+        """Turn answers, written as those of the fit were or as numbers, into signs."""
+        values = np.asarray(answers)
+        if self.classes_.dtype.kind != "U" or values.dtype.kind not in "UO":
+            return signs_of_pairs(answers, n_pairs)[0]
+        bad = ~np.isin(values.astype(str), self.classes_)
+        if bad.any():
+            raise ValueError(
+                f"answer {values[bad][0]!r} at position {int(np.argmax(bad))} is neither "
+                f"{str(self.classes_[0])!r} nor {str(self.classes_[1])!r}"
+            )
+        return signs_of_pairs(values.astype(str) == self.classes_[1], n_pairs)[0]
+
+    @available_if(_has_posterior)
+    def fold_in(
+        self, X: Any = None, y: Any = None, *, row_features: Any = None, column_features: Any = None
+    ) -> Self:
+        """Add new rows and new columns, leaving everything fitted as it is.
+
+        Answers of new rows on known columns make new rows, answers of known rows on new columns make new
+        columns. The others cannot be used: where both ids are new nothing ties them to the model, and
+        known ids get further answers by a refit. They are skipped and counted in ``folded_in_``, with a
+        warning. A model that was fitted with features takes those of new ids too, with answers or alone.
+
+        Parameters
+        ----------
+        X : two-column table, optional
+            Pairs of ids.
+        y : array_like of shape (n,), optional
+            Their answers.
+        row_features, column_features : table or (ids, matrix), optional
+            Features of new ids, as ``fit`` takes them; lines of known ids are left aside.
+
+        Returns
+        -------
+        self
+            The same model, which now knows the new ids.
+
+        Examples
+        --------
+        >>> from onebit import LogisticCompleter, simulate
+        >>> world = simulate.world("B1", rank=1, shape=(30, 20), density=0.5, seed=0)
+        >>> model = LogisticCompleter(2).fit(world.pairs, world.answers)
+        >>> model.fold_in([(99, 0), (99, 1)], [1, 0]).folded_in_.used
+        2
+        """
+        check_is_fitted(self)
+        self.folded_in_ = fold_in(self, X, y, (row_features, column_features))
+        skipped = self.folded_in_.skipped()
+        if skipped:
+            warnings.warn(f"fold_in: {skipped}", stacklevel=2)
+        return self
+
+    @available_if(_takes_updates)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        forget: float = 1.0,
+        certify: float | None = None,
+    ) -> Self:
+        """Take up new answers of known and new rows and columns; the old answers are not needed.
+
+        The posterior is the prior of the new answers: rows and columns that have some move, in a few
+        rounds over these answers, and everything else stays as it is, variances and means of all rows
+        included. New ids begin at their prior, as in ``fold_in`` (whose features they take, if they are
+        folded in first). Kept draws are moved one by one. The order of the answers in a batch does not
+        matter, and how they are cut into batches matters little.
+
+        An answer is one more: whoever sends one again counts it twice.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            New answers, as ``fit`` takes them: pairs and answers, a matrix with blanks, or
+            ``Observations``.
+        forget : float, default 1
+            The share that counts, from now on, of what was known of a row or column with new answers,
+            between 0 and 1; the prior counts for the rest. Below one where people or things change.
+        certify : float, optional
+            Share of the new answers to hold out, for a certificate of the model as it is then: of
+            entries like these answers. Without, what the fit's certificate says is left of rows and
+            columns that no update has touched, and ``certify`` says so.
+
+        Returns
+        -------
+        self
+            The same model; ``updates_`` says what it has taken up. If anything goes wrong it is left as
+            it was.
+
+        Examples
+        --------
+        >>> from onebit import LogisticCompleter, simulate
+        >>> world = simulate.world("B1", rank=1, shape=(40, 30), density=0.5, seed=0)
+        >>> model = LogisticCompleter(2).fit(world.pairs[:500], world.answers[:500])
+        >>> model.partial_fit(world.pairs[500:], world.answers[500:]).updates_.times
+        1
+        >>> model.partial_fit([("new", 0)], [1])
+        Traceback (most recent call last):
+        TypeError: row ids here are strings ...
+        """
+        check_is_fitted(self)
+        number = isinstance(forget, (int, float, np.number)) and not isinstance(forget, bool)
+        if not number or not 0 < forget <= 1:
+            raise ValueError(f"forget is the share that is kept, above 0 and at most 1; got {forget!r}")
+        new = _new_answers(self, X, y, sample_weight)
+        if new.n == 0:
+            raise ValueError("partial_fit needs at least one answer")
+        division = None
+        if certify is not None:
+            division = hold_out(new, certify, getattr(self, "random_state", None))
+        grown = _grown(self, new, new if division is None else division.fitted)
+        predictor = self.predictor_.updated(_batch(self, grown, float(forget)), self._machine)
+        # Nothing fails from here on. What was held out is counted before its predictions change.
+        before = self.held_out_
+        counted = division is not None
+        self.updates_ = self.updates_.after(
+            grown.rows, grown.columns, grown.shape, new.fingerprint(), counted
+        )
+        self.predictor_ = predictor
+        self.rows_, self.columns_ = grown.indexes
+        self._folded = [*self._folded, (grown.rows, grown.columns, grown.sign)]
+        self._certifiable, self._fitted_entries = False, None
+        if self.record_ is not None:  # what was certified was another predictor
+            self.record_ = replace(self.record_, certificates=())
+        if division is not None:
+            self.held_out_ = self._counted_update(grown.places, division)
+        elif before is not None:
+            self.held_out_ = before.elsewhere(self.updates_.touched(before.rows, before.columns))
+        return self
+
+
+class _Grown(NamedTuple):
+    """A model's ids with those of new answers, and the answers in their codes.
+
+    ``places`` are the codes of the rows and columns of the new answers' own indexes.
+    """
+
+    indexes: tuple[IdIndex, IdIndex]
+    places: tuple[Codes, Codes]
+    rows: Codes
+    columns: Codes
+    sign: NDArray[np.int8]
+    weight: NDArray[np.float32]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns."""
+        return len(self.indexes[0]), len(self.indexes[1])
+
+
+def _new_answers(model: Any, X: Any, y: Any, sample_weight: Any) -> Observations:
+    """Return new answers as observations; those in words as the fit's were written."""
+    if y is not None and not isinstance(X, Observations):
+        y = model._signs(y, len(pair_columns(X)[0]))
+    return observations_of(X, y, sample_weight)
+
+
+def _grown(model: Any, everything: Observations, taken: Observations) -> _Grown:
+    """Return a model's ids with those of all new answers, and the answers that are taken up."""
+    indexes, places = [], []
+    sides = (model.rows_, everything.rows), (model.columns_, everything.columns)
+    for known, new in sides:
+        codes = known.encode(new.values)
+        fresh = new.listed[codes[new.listed] < 0]
+        codes[fresh] = np.arange(len(known), len(known) + len(fresh), dtype=np.int32)
+        indexes.append(known.extended(new.labels[fresh]) if len(fresh) else known)
+        places.append(codes)
+    view = taken.by_row
+    return _Grown(
+        (indexes[0], indexes[1]),
+        (places[0], places[1]),
+        places[0][view.owners()],
+        places[1][view.index],
+        view.sign,
+        view.weight,
+    )
+
+
+def _batch(model: Any, grown: _Grown, forget: float) -> Batch:
+    """Return new answers as the engine takes them."""
+    rows, columns = (
+        np.concatenate([np.empty(0, np.int32), *(part[side] for part in model._folded)])
+        for side in (0, 1)
+    )
+    return Batch(
+        grown.rows, grown.columns, grown.sign, grown.weight, grown.shape, forget, (rows, columns),
+        model.updates_.since, model.updates_.times,
+    )  # fmt: skip

@@ -1,0 +1,303 @@
+"""New answers for kept draws, without the old ones.
+
+Given the columns of a draw, what the old answers say of a row is close to a Gaussian with some precision
+``P``, of which the row's draw ``L`` is one value. With new answers of information ``H`` and gradient
+``g`` at the row, one value under the old and the new answers together is the minimum over ``M`` of ::
+
+    (M - L)' P (M - L) / 2 + sum of the new losses at M - e' M,        e normal with covariance H
+
+(exactly so for Gaussian likelihoods: the minimum has the right mean and, by the noise in ``L`` and ``e``,
+the right covariance). A row without old answers has its prior as ``P`` and a draw from it as ``L``.
+
+``P`` is the prior's precision and the information of the old answers. How much there was of it is read
+off the natural parameters of the variational posterior that the chains started from; its directions are
+those of the columns of the draw, by how much is known of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.engine.cpu.threads import Threads
+from onebit.engine.sampling.target import HyperDraw, prior_terms
+from onebit.engine.update import Batch, Touched
+from onebit.model.draws import Draws
+from onebit.model.posterior import Posterior
+
+Array = NDArray[np.float64]
+Single = NDArray[np.float32]
+
+# Rows and columns in turn; the draws of either side move little once they have been placed.
+ROUNDS = 2
+# Steps to the minimum: majorised ones, which cannot overshoot, then Newton's.
+MAJORISED, STEPS = 2, 5
+# Unless no coordinate moves by this much any more.
+SMALLEST = 0.01
+# Members of the other side whose directions stand for those of the old answers.
+STAND_INS = 32
+# Those they are chosen from, by how much is known of them.
+CANDIDATES = 1000
+
+
+def updated_draws(
+    draws: Draws,
+    posterior: Posterior,
+    touched: tuple[Touched, Touched],
+    batch: Batch,
+    temperature: float,
+    pool: Threads,
+) -> Draws:
+    """Return draws that have taken up new answers; ``posterior`` is where the chains started."""
+    rng = np.random.default_rng([draws.seed, batch.seed])
+    begun = [_Begun(draws, posterior, side, touched[side], batch, rng) for side in (0, 1)]
+    noise = [rng.standard_normal((draws.count, len(batch.sign)), dtype=np.float32) for _ in begun]
+    moved = [part.anchor.copy() for part in begun]
+    for _ in range(ROUNDS):
+        for side, part in enumerate(begun):
+            moved[side] = part.moved(moved[1 - side], noise[side], temperature, pool)
+    sides = []
+    for side, part in enumerate(begun):
+        old = draws.sides[side]
+        values = np.concatenate([old, part.unseen(draws, side, batch.shape[side] - len(old), rng)])
+        values[touched[side].codes] = moved[side]
+        sides.append(values)
+    hierarchy = replace(draws.hierarchy, shape=batch.shape)
+    return replace(draws, rows=sides[0], columns=sides[1], hierarchy=hierarchy)
+
+
+def information(posterior: Posterior, side: int, codes: NDArray[np.integer]) -> Array:
+    """Return how much the answers of some members say, in sums of the weights of their scores.
+
+    With effects it is what their precision has beyond the prior's; without, the same over all
+    coordinates, in units of what a typical member of the other side says.
+    """
+    hierarchy, own = posterior.hierarchy, posterior.sides[side].taken(codes)
+    if hierarchy.n_free(side) == 0:
+        return np.zeros(len(codes))
+    precision = np.einsum("maa->ma", np.linalg.inv(own.dense_covariance()))
+    more = precision - hierarchy.inverse(side, posterior.hyper)
+    if hierarchy.has_effect(side):
+        return np.maximum(more[:, hierarchy.rank], 0.0)
+    facing = posterior.sides[1 - side]
+    typical = (facing.mean**2 + facing.variance)[:, : hierarchy.rank].sum(axis=1).mean()
+    return np.maximum(more.sum(axis=1) / typical, 0.0)
+
+
+class _Begun:
+    """The touched members of one side: where they were under every draw, and how firmly."""
+
+    def __init__(
+        self,
+        draws: Draws,
+        posterior: Posterior,
+        side: int,
+        touched: Touched,
+        batch: Batch,
+        rng: np.random.Generator,
+    ) -> None:
+        hierarchy = draws.hierarchy
+        self.rank, self.effect = hierarchy.rank, hierarchy.has_effect(side)
+        self.facing_effect = hierarchy.has_effect(1 - side)
+        self.view, self.forget = touched.view, batch.forget
+        self.precision, self.linear = self._prior(draws, side)
+        known = ~touched.fresh
+        size = (len(touched.codes), draws.count, hierarchy.n_free(side))
+        self.anchor = np.empty(size, np.float32)
+        self.anchor[known] = draws.sides[side][touched.codes[known]]
+        fresh = rng.standard_normal((int(touched.fresh.sum()), *size[1:])) / np.sqrt(self.precision)
+        fresh += self.linear / self.precision
+        slopes = draws.slopes[side]
+        self.pull = np.zeros((0, 0, 0), np.float32)
+        if touched.known is not None and touched.moved is not None and slopes.size:
+            fresh += np.einsum("mq,dqk->mdk", touched.known[touched.fresh], slopes)
+            pull = np.einsum("mq,dqk->mdk", touched.moved, slopes) * self.precision
+            self.pull = pull.astype(np.float32)
+        self.anchor[touched.fresh] = fresh
+        self.said = np.zeros(len(touched.codes))
+        self.said[known] = information(posterior, side, touched.codes[known])
+        count = len(draws.sides[1 - side])
+        some = rng.choice(count, min(count, CANDIDATES), replace=False)
+        weight = information(posterior, 1 - side, some) + 1e-9
+        stand_ins = rng.choice(some, STAND_INS, p=weight / weight.sum())
+        self.stand_ins = np.ascontiguousarray(draws.sides[1 - side][stand_ins])
+        self.drift = np.zeros((0, 0, 0), np.float32)
+        if batch.forget < 1.0:
+            shape = (*size[:2], size[2] + STAND_INS)
+            self.drift = rng.standard_normal(shape, dtype=np.float32)
+
+    @staticmethod
+    def _prior(draws: Draws, side: int) -> tuple[Array, Array]:
+        """Return precisions and linear terms of the prior under every draw."""
+        share = 1.0 + draws.hierarchy.mean_share(side)
+        terms = [
+            prior_terms(
+                draws.hierarchy,
+                HyperDraw(draws.factors[d] * share, draws.effects[d], float(draws.intercept[d])),
+                side,
+                draws.factor_means[side][d],
+            )
+            for d in range(draws.count)
+        ]
+        precision, linear = (np.stack(part) for part in zip(*terms, strict=True))
+        return precision, linear
+
+    def unseen(self, draws: Draws, side: int, count: int, rng: np.random.Generator) -> Single:
+        """Return draws of members of which nothing is known."""
+        variance = 1.0 / self.precision + draws.spread(side)
+        mean = self.linear / self.precision + draws.typical(side)
+        noise = rng.standard_normal((count, *mean.shape))
+        return (mean + np.sqrt(variance) * noise).astype(np.float32)
+
+    def moved(self, facing: Single, noise: Single, temperature: float, pool: Threads) -> Single:
+        """Return where the members are once their new answers are counted, given the other side."""
+        found = np.empty_like(self.anchor)
+        view = self.view
+
+        def task(begin: int, end: int) -> None:
+            _move(
+                begin, end, view.start, view.index, view.sign, view.weight, facing, self.stand_ins,
+                self.anchor, self.said, self.precision, self.linear, self.pull, self.drift, noise,
+                self.forget, temperature, self.rank, self.effect, self.facing_effect, found,
+            )  # fmt: skip
+
+        pool.even(task, len(found), 4096)
+        return found
+
+
+@numba.njit(inline="always", error_model="numpy")
+def _weights(score):
+    """Return the weight of the majoriser of the logistic loss at a score, and its second derivative."""
+    size = abs(score)
+    decay = math.exp(-size)
+    second = decay / ((1.0 + decay) * (1.0 + decay))
+    if size < 1e-3:
+        return 0.25, second
+    return (1.0 - decay) / ((1.0 + decay) * 2.0 * size), second
+
+
+@numba.njit(inline="always", error_model="numpy")
+def _score(values, direction, effect, facing_effect, rank):
+    score = 0.0
+    for a in range(rank):
+        score += values[a] * direction[a]
+    if effect:
+        score += values[rank]
+    if facing_effect:
+        score += direction[rank]
+    return score
+
+
+@numba.njit(inline="always", error_model="numpy")
+def _add(matrix, vector, direction, effect, rank, square, slope):
+    """Add ``square`` times the outer product of a direction, and ``slope`` times the direction."""
+    for a in range(rank):
+        scaled = square * direction[a]
+        for b in range(a + 1):
+            matrix[a, b] += scaled * direction[b]
+        vector[a] += slope * direction[a]
+    if effect:
+        for b in range(rank):
+            matrix[rank, b] += square * direction[b]
+        matrix[rank, rank] += square
+        vector[rank] += slope
+
+
+@numba.njit(inline="always", error_model="numpy")
+def _solve(matrix, vector, size):
+    """Solve a positive definite system, of which the lower triangle is given, in place."""
+    for a in range(size):
+        for b in range(a + 1):
+            total = matrix[a, b]
+            for c in range(b):
+                total -= matrix[a, c] * matrix[b, c]
+            matrix[a, b] = math.sqrt(max(total, 1e-12)) if a == b else total / matrix[b, b]
+    for a in range(size):
+        for c in range(a):
+            vector[a] -= matrix[a, c] * vector[c]
+        vector[a] /= matrix[a, a]
+    for a in range(size - 1, -1, -1):
+        for c in range(a + 1, size):
+            vector[a] -= matrix[c, a] * vector[c]
+        vector[a] /= matrix[a, a]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _move(
+    begin, end, start, index, sign, weight, facing, stand_ins, anchor, said, prior, prior_linear, pull,
+    drift, noise, forget, temperature, rank, effect, facing_effect, found,
+):  # fmt: skip
+    """Write where members ``begin:end`` are under every draw; see the module's docstring."""
+    size = anchor.shape[2]
+    firm, total = np.empty((size, size)), np.empty((size, size))
+    held, side = np.empty(size), np.empty(size)
+    values = np.empty(size)
+    shares = np.empty(stand_ins.shape[0])
+    for i in range(begin, end):
+        for d in range(anchor.shape[1]):
+            for a in range(size):
+                values[a] = anchor[i, d, a]
+                held[a] = 0.0
+                for b in range(size):
+                    firm[a, b] = 0.0
+                firm[a, a] = prior[d, a]
+            if said[i] > 0.0:
+                whole = 0.0
+                for s in range(stand_ins.shape[0]):
+                    score = _score(values, stand_ins[s, d], effect, facing_effect, rank)
+                    majoriser, shares[s] = _weights(score)
+                    whole += majoriser
+                for s in range(stand_ins.shape[0]):
+                    shares[s] *= said[i] / whole
+                    _add(firm, held, stand_ins[s, d], effect, rank, shares[s], 0.0)
+            # What was known before: its precision, and its precision times where the member was.
+            for a in range(size):
+                held[a] = 0.0
+                for b in range(size):
+                    held[a] += forget * values[b] * (firm[a, b] if b <= a else firm[b, a])
+                held[a] += (1.0 - forget) * prior_linear[d, a]
+            if pull.shape[0] > 0:
+                for a in range(size):
+                    held[a] += pull[i, d, a]
+            if forget < 1.0:
+                for a in range(size):
+                    held[a] += drift[i, d, a] * math.sqrt((1.0 - forget) * (1.0 + forget) * prior[d, a])
+                if said[i] > 0.0:
+                    for s in range(stand_ins.shape[0]):
+                        more = math.sqrt(forget * (1.0 - forget) * shares[s]) * drift[i, d, size + s]
+                        _add(total, held, stand_ins[s, d], effect, rank, 0.0, more)
+                for a in range(size):
+                    for b in range(a + 1):
+                        firm[a, b] *= forget
+                    firm[a, a] += (1.0 - forget) * prior[d, a]
+            for step in range(STEPS):
+                for a in range(size):
+                    side[a] = held[a]
+                    for b in range(a + 1):
+                        total[a, b] = firm[a, b]
+                for k in range(start[i], start[i + 1]):
+                    direction = facing[index[k], d]
+                    score = _score(values, direction, effect, facing_effect, rank)
+                    count = temperature * (weight[k] if weight.shape[0] > 0 else 1.0)
+                    majoriser, second = _weights(score)
+                    offset = direction[rank] if facing_effect else 0.0
+                    random = math.sqrt(count * second) * noise[d, k]
+                    if step < MAJORISED:
+                        square, slope = majoriser, 0.5 * sign[k] - majoriser * offset
+                    else:
+                        gradient = sign[k] / (1.0 + math.exp(sign[k] * score))
+                        square, slope = second, gradient + second * (score - offset)
+                    _add(total, side, direction, effect, rank, count * square, count * slope + random)
+                _solve(total, side, size)
+                change = 0.0
+                for a in range(size):
+                    change = max(change, abs(side[a] - values[a]))
+                    values[a] = side[a]
+                if change < SMALLEST:
+                    break
+            for a in range(size):
+                found[i, d, a] = values[a]

@@ -1,0 +1,169 @@
+"""``onebit update`` and ``onebit serve`` from the shell."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from typer.testing import CliRunner
+
+import onebit
+from onebit.cli import app
+from onebit.serve.store import Store
+
+HEAD = "person,statement,answer\n"
+
+
+def lines(rows, columns):
+    return "".join(
+        f"p{row},s{column},{'agree' if (row * column + row) % 3 else 'disagree'}\n"
+        for row in rows
+        for column in columns
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("poll")
+    (folder / "poll.csv").write_text(HEAD + lines(range(30), range(12)))
+    words = ["--yes", "agree", "--no", "disagree"]
+    run = CliRunner().invoke(
+        app,
+        ["fit", str(folder / "poll.csv"), "-o", str(folder / "poll.onebit"), "-m", "logistic", *words],
+    )
+    assert run.exit_code == 0, run.output
+    return folder
+
+
+@pytest.fixture
+def folder(fitted, tmp_path):
+    for path in fitted.iterdir():
+        shutil.copy(path, tmp_path)
+    (tmp_path / "new.csv").write_text(HEAD + lines(range(28, 34), range(14)))
+    return tmp_path
+
+
+def update(folder, *words):
+    model = str(folder / "poll.onebit")
+    return CliRunner().invoke(app, ["update", model, *words])
+
+
+WORDS = ("--yes", "agree", "--no", "disagree")
+
+
+def test_an_update_takes_up_new_rows_and_columns_in_place(folder):
+    path = folder / "poll.onebit"
+    run = update(folder, str(folder / "new.csv"), "-o", str(path), *WORDS)
+    assert run.exit_code == 0, run.output
+    assert "84 answers taken up; 4 new rows, 2 new columns." in run.output
+    model = onebit.load(path)
+    assert (len(model.rows_), len(model.columns_)) == (34, 14)
+    assert model.updates_.answers == 84
+    assert model.classes_.tolist() == ["disagree", "agree"]
+    info = CliRunner().invoke(app, ["info", str(path)])
+    assert "updated once, with 84 answers" in info.output
+
+
+def test_the_same_answers_are_not_taken_up_twice_by_mistake(folder):
+    path = str(folder / "poll.onebit")
+    words = (str(folder / "new.csv"), "-o", path, *WORDS)
+    assert update(folder, *words).exit_code == 0
+    before = (folder / "poll.onebit").read_bytes()
+    again = update(folder, *words)
+    assert again.exit_code == 1
+    assert "were taken up before" in again.output
+    assert (folder / "poll.onebit").read_bytes() == before
+    assert update(folder, *words, "--again").exit_code == 0
+    assert onebit.load(path).updates_.times == 2
+
+
+def test_a_fresh_hold_out_certifies_the_new_model(folder):
+    out = folder / "next.onebit"
+    run = update(folder, str(folder / "new.csv"), "-o", str(out), "--certify", "0.5", "--json", *WORDS)
+    assert run.exit_code == 0, run.output
+    said = json.loads(run.stdout.splitlines()[-1])
+    assert (said["answers"], said["held_out"]) == (42, 42)
+    assert "like the answers of the last update" in said["certificate"]
+    assert CliRunner().invoke(app, ["certify", str(out)]).exit_code == 0
+    assert onebit.load(folder / "poll.onebit").updates_.times == 0
+
+
+def test_a_store_is_taken_up_as_far_as_it_goes(folder):
+    store = Store(folder / "answers.db")
+    store.add("a", "p99", [("s1", 1), ("s2", -1)])
+    path = folder / "poll.onebit"
+    words = ("--store", str(folder / "answers.db"), "-o", str(path))
+    assert "2 answers taken up; 1 new rows" in update(folder, *words).output
+    nothing = update(folder, *words)
+    assert nothing.exit_code == 0
+    assert "nothing new since the last update" in nothing.output
+    store.add("b", "p99", [("s3", 1)])
+    assert "1 answers taken up; 0 new rows" in update(folder, *words).output
+    assert onebit.load(path).updates_.answers == 3
+
+
+def test_wrong_updates_say_what_to_do(folder):
+    path, new = str(folder / "poll.onebit"), str(folder / "new.csv")
+    before = (folder / "poll.onebit").read_bytes()
+    for words, code, said in (
+        ((), 2, "name a file of new answers"),
+        ((new, "--store", "x.db", "-o", path), 2, "not both"),
+        ((new, *WORDS), 2, "name the model file to write with -o"),
+        ((new, "-o", new, *WORDS), 2, "would overwrite the new answers"),
+        ((new, "-o", path, "--forget", "2", *WORDS), 1, "forget is the share that is kept"),
+        (("--store", str(folder / "no.db"), "-o", path), 1, "there is no such file of answers"),
+        (("--store", new, "-o", path), 1, "is not a file of answers"),
+    ):
+        run = update(folder, *words)
+        assert run.exit_code == code, (words, run.output)
+        assert said in " ".join(run.output.split())
+        assert "Traceback" not in run.output
+    assert (folder / "poll.onebit").read_bytes() == before
+    (folder / "numbers.csv").write_text("person,statement,answer\n1,s1,agree\n2,s2,disagree\n")
+    wrong = update(folder, str(folder / "numbers.csv"), "-o", path, *WORDS)
+    assert wrong.exit_code in (0, 1)
+    assert "Traceback" not in wrong.output
+
+
+def test_a_server_starts_answers_and_stops(folder):
+    pytest.importorskip("uvicorn")
+    command = [
+        sys.executable, "-m", "onebit", "serve", str(folder / "poll.onebit"), "--port", "0",
+        "--store", str(folder / "answers.db"),
+    ]  # fmt: skip
+    server = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    try:
+        said = ""
+        while "Ctrl-C" not in said:
+            line = server.stdout.readline()
+            assert line, said
+            said += line
+        address = re.search(r"http://localhost:\d+/", said).group()
+        with urllib.request.urlopen(address + "api/model", timeout=30) as reply:
+            assert json.load(reply)["rows"] == 30
+        with urllib.request.urlopen(address, timeout=30) as reply:
+            assert b"Next question" in reply.read()
+    finally:
+        server.send_signal(signal.SIGINT)
+        rest, _ = server.communicate(timeout=30)
+    assert "Traceback" not in said + rest
+
+
+def test_a_server_for_others_needs_a_token(folder):
+    pytest.importorskip("uvicorn")
+    run = CliRunner().invoke(app, ["serve", str(folder / "poll.onebit"), "--host", "0.0.0.0"])
+    assert run.exit_code == 2
+    assert "--token new" in run.output
+    run = CliRunner().invoke(app, ["serve"])
+    assert "name a model, or say --demo" in run.output
+    run = CliRunner().invoke(app, ["serve", "nothing.onebit"])
+    assert run.exit_code == 1
+    assert "nothing.onebit" in run.output

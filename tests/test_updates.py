@@ -1,0 +1,340 @@
+"""New answers for a fitted model: the posterior is their prior, and nobody else moves."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import onebit
+from onebit import (
+    AutoCompleter,
+    GibbsCompleter,
+    HingeCompleter,
+    LogisticCompleter,
+    NuclearNormCompleter,
+    simulate,
+)
+
+GRID = np.linspace(-12.0, 12.0, 4001)
+
+
+def log_loss(model, pairs, answers):
+    yes = np.clip(model.predict_proba(pairs)[:, 1], 1e-6, 1 - 1e-6)
+    return float(-np.log(np.where(answers > 0, yes, 1 - yes)).mean())
+
+
+@pytest.fixture(scope="module")
+def stream():
+    """A world whose answers come in order: 70 % to fit, 20 % to update with, 10 % to judge by."""
+    world = simulate.world("B3", rank=2, shape=(150, 120), density=0.5, seed=3)
+    order = np.random.default_rng(0).permutation(len(world.answers))
+    # The last rows and columns have no answer in the first part.
+    late = (world.pairs[order, 0] >= 140) | (world.pairs[order, 1] >= 115)
+    order = np.concatenate([order[~late], order[late]])
+    pairs, answers = world.pairs[order], world.answers[order]
+    first = int((~late).sum()) - 1500
+    rest = np.random.default_rng(1).permutation(len(answers) - first) + first
+    cut = 2 * len(rest) // 3
+    return [(pairs[part], answers[part]) for part in (np.arange(first), rest[:cut], rest[cut:])]
+
+
+@pytest.fixture(scope="module")
+def saved(stream, tmp_path_factory):
+    path = tmp_path_factory.mktemp("updates") / "model.onebit"
+    LogisticCompleter(4, random_state=0, n_jobs=1).fit(*stream[0]).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def certified(stream, tmp_path_factory):
+    path = tmp_path_factory.mktemp("updates") / "certified.onebit"
+    LogisticCompleter(2, random_state=0, n_jobs=1).fit(*stream[0], certify=0.2).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def sampled(stream, tmp_path_factory):
+    path = tmp_path_factory.mktemp("updates") / "sampled.onebit"
+    model = LogisticCompleter(3, inference="sampling", n_samples=60, n_chains=2, random_state=0, n_jobs=1)
+    model.fit(*stream[0]).save(path)
+    return path
+
+
+def test_updates_come_close_to_a_refit(stream, saved):
+    model = onebit.load(saved)
+    before = log_loss(model, *stream[2])
+    model.partial_fit(*stream[1])
+    everything = [np.concatenate(parts) for parts in zip(stream[0], stream[1], strict=True)]
+    refit = LogisticCompleter(4, random_state=0, n_jobs=1).fit(*everything)
+    wanted = log_loss(refit, *stream[2])
+    assert before > wanted + 0.02
+    assert log_loss(model, *stream[2]) < wanted + 0.15 * (before - wanted)
+
+
+def test_draws_take_up_answers_as_well_as_the_posterior_does(stream, sampled):
+    model = onebit.load(sampled)
+    before = log_loss(model, *stream[2])
+    model.partial_fit(*stream[1])
+    everything = [np.concatenate(parts) for parts in zip(stream[0], stream[1], strict=True)]
+    refit = onebit.load(sampled).set_params(n_samples=60)
+    wanted = log_loss(refit.fit(*everything), *stream[2])
+    assert before > wanted + 0.02
+    assert log_loss(model, *stream[2]) < wanted + 0.15 * (before - wanted)
+
+
+def test_how_a_stream_is_cut_matters_little(stream, saved):
+    pairs, answers = stream[1]
+    found = []
+    for size in (len(answers), 50, 1):
+        model = onebit.load(saved)
+        part = slice(None) if size > 1 else slice(0, 300)
+        chosen = pairs[part], answers[part]
+        for begin in range(0, len(chosen[1]), size):
+            model.partial_fit(chosen[0][begin : begin + size], chosen[1][begin : begin + size])
+        if size == 1:
+            whole = onebit.load(saved).partial_fit(*chosen)
+            assert abs(log_loss(model, *stream[2]) - log_loss(whole, *stream[2])) < 0.002
+            assert model.updates_.times == 300
+        else:
+            found.append(log_loss(model, *stream[2]))
+    assert abs(found[0] - found[1]) < 0.002
+
+
+@pytest.mark.parametrize("kind", ["saved", "sampled"])
+def test_the_order_of_a_batch_does_not_matter(stream, kind, request):
+    pairs, answers = (part[:200] for part in stream[1])
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(3):
+        order = rng.permutation(len(answers))
+        model = onebit.load(request.getfixturevalue(kind)).partial_fit(pairs[order], answers[order])
+        found.append(model.predict_proba(stream[2][0])[:, 1])
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("kind", ["saved", "sampled"])
+def test_nobody_else_moves(stream, kind, request):
+    model = onebit.load(request.getfixturevalue(kind))
+    rows, columns = len(model.rows_), len(model.columns_)
+    before = model.predictor_
+    pairs = [(0, 3), (1, 4), (999, 3)]
+    model.partial_fit(pairs, [1, 0, 1])
+    touched = [model.rows_.encode([0, 1]), model.columns_.encode([3, 4])]
+    for side, size in ((0, rows), (1, columns)):
+        others = np.setdiff1d(np.arange(size), touched[side])
+        old, new = before.posterior.sides[side], model.posterior_.sides[side]
+        assert np.array_equal(old.mean[others], new.mean[others])
+        assert np.array_equal(old.covariance[others], new.covariance[others])
+        assert not np.array_equal(old.mean[touched[side]], new.mean[touched[side]])
+        if kind == "sampled":
+            assert np.array_equal(before.draws.sides[side][others], model.draws_.sides[side][others])
+    assert len(model.rows_) == rows + 1
+    assert model.rows_.encode([999])[0] == rows
+
+
+def test_the_old_answers_are_not_needed(stream, tmp_path, saved):
+    whole = onebit.load(saved)
+    whole.save(tmp_path / "bare.onebit", answers=False)
+    bare = onebit.load(tmp_path / "bare.onebit")
+    assert not bare.answers_kept
+    for model in (whole, bare):
+        model.partial_fit(*stream[1])
+    assert np.array_equal(whole.predict_proba(stream[2][0]), bare.predict_proba(stream[2][0]))
+
+
+def posterior_by_quadrature(log_density):
+    weight = np.exp(log_density - log_density.max())
+    weight /= weight.sum()
+    mean = float((weight * GRID).sum())
+    return mean, float(np.sqrt((weight * (GRID - mean) ** 2).sum()))
+
+
+def test_a_known_row_has_the_posterior_of_its_old_and_new_answers_together():
+    # Rank 0 and row effects alone: one number a row, whose posterior can be integrated.
+    rng = np.random.default_rng(0)
+    effects = rng.normal(0.3, 1.0, 60)
+    pairs = [(row, column) for row in range(60) for column in range(30)]
+    answers = rng.random(len(pairs)) < expit(np.repeat(effects, 30))
+    model = LogisticCompleter(
+        0, effects="rows", inference="sampling", n_samples=500, n_chains=2, pattern=None,
+        random_state=0, n_jobs=1,
+    ).fit(pairs, answers)  # fmt: skip
+    new = [(7, 100 + k) for k in range(20)]
+    said = np.arange(20) % 4 > 0
+    model.partial_fit(new, said)
+    drawn = model.draws_.rows[7, :, 0].astype(float)
+    draws = model.draws_
+    yes = int(answers[7 * 30 : 8 * 30].sum()) + int(said.sum())
+    likelihood = yes * np.log(expit(GRID)) + (50 - yes) * np.log(expit(-GRID))
+    centre, variance = float(draws.intercept.mean()), float(draws.effects[:, 0].mean())
+    mean, deviation = posterior_by_quadrature(likelihood - 0.5 * (GRID - centre) ** 2 / variance)
+    assert abs(drawn.mean() - mean) < 0.25 * deviation
+    assert drawn.std() == pytest.approx(deviation, rel=0.15)
+
+
+def test_a_new_row_has_the_posterior_of_its_answers():
+    rng = np.random.default_rng(1)
+    effects = rng.normal(-0.2, 1.2, 80)
+    pairs = [(row, column) for row in range(80) for column in range(25)]
+    answers = rng.random(len(pairs)) < expit(np.repeat(effects, 25))
+    settings = {"rank": 0, "effects": "rows", "pattern": None, "random_state": 0, "n_jobs": 1}
+    sampled = LogisticCompleter(**settings, inference="sampling", n_samples=400, n_chains=2)
+    for model in (LogisticCompleter(**settings), sampled):
+        model.fit(pairs, answers).partial_fit([(500, k) for k in range(10)], [1] * 8 + [0] * 2)
+        mean, deviation = (part[0] for part in (model.decision_function([(500, 0)]),
+                                                model.predict_uncertainty([(500, 0)])))  # fmt: skip
+        if model.is_sampled:
+            drawn = model.draws_.rows[-1, :, 0].astype(float)
+            mean, deviation = drawn.mean(), drawn.std()
+            centre, variance = model.draws_.intercept.mean(), model.draws_.effects[:, 0].mean()
+        else:
+            prior = model.posterior_.hierarchy.prior_moments(0, model.posterior_.hyper)
+            centre, variance = prior[0][0], prior[1][0]
+        likelihood = 8 * np.log(expit(GRID)) + 2 * np.log(expit(-GRID))
+        wanted = posterior_by_quadrature(likelihood - 0.5 * (GRID - centre) ** 2 / variance)
+        assert abs(mean - wanted[0]) < 0.25 * wanted[1]
+        assert deviation == pytest.approx(wanted[1], rel=0.15)
+
+
+def test_forgetting_adds_the_share_that_is_kept_to_the_prior():
+    rng = np.random.default_rng(2)
+    pairs = [(row, column) for row in range(40) for column in range(30)]
+    model = LogisticCompleter(0, effects="rows", pattern=None, random_state=0, n_jobs=1)
+    model.fit(pairs, rng.random(len(pairs)) < 0.6)
+    hierarchy, hyper = model.posterior_.hierarchy, model.posterior_.hyper
+    before, prior = model.posterior_.rows.variance[5, 0], hierarchy.prior_moments(0, hyper)[1][0]
+    model.partial_fit([(5, 99)], [1], forget=0.5)
+    after = model.posterior_.rows.variance[5, 0]
+    mean = model.posterior_.rows.mean[5, 0]
+    root = np.sqrt(mean**2 + after)
+    weight = np.tanh(root / 2) / (2 * root)  # what Jaakkola's bound adds for one answer
+    assert 1 / after == pytest.approx(0.5 / before + 0.5 / prior + weight, rel=1e-3)
+
+
+def test_forgetting_widens_draws_towards_their_prior():
+    rng = np.random.default_rng(2)
+    pairs = [(row, column) for row in range(40) for column in range(60)]
+    fitted = LogisticCompleter(
+        0, effects="rows", pattern=None, inference="sampling", n_samples=400, n_chains=2,
+        random_state=0, n_jobs=1,
+    ).fit(pairs, rng.random(len(pairs)) < 0.6)  # fmt: skip
+    draws = fitted.draws_
+    before = draws.rows[5, :, 0].var()
+    fitted.partial_fit([(5, 99)], [1], forget=0.5)
+    after = fitted.draws_.rows[5, :, 0].var()
+    prior = float(draws.effects[:, 0].mean())
+    assert 1 / after == pytest.approx(0.5 / before + 0.5 / prior + 0.24, rel=0.2)
+
+
+def test_an_update_that_fails_leaves_the_model_as_it_was(stream, certified, monkeypatch):
+    model = onebit.load(certified)
+    before = model.predict_proba(stream[2][0])
+    sentence = model.certify().sentence()
+
+    def fail(*_):
+        raise MemoryError("in the middle")
+
+    monkeypatch.setattr(type(model.predictor_), "updated", fail)
+    with pytest.raises(MemoryError):
+        model.partial_fit(*stream[1])
+    assert model.updates_.times == 0
+    assert len(model.rows_) == 140
+    assert np.array_equal(model.predict_proba(stream[2][0]), before)
+    assert model.certify().sentence() == sentence
+
+
+def test_what_an_update_touches_is_no_longer_certified(stream, certified):
+    model = onebit.load(certified)
+    pairs = stream[0][0]
+    everywhere = [(row, column) for row in range(140) for column in range(115)]
+    before = model.certified(everywhere, max_error=0.35)
+    counted = len(model.held_out_.wrong)
+    model.partial_fit([(3, 5)], [1])
+    after = model.certified(everywhere, max_error=0.35)
+    touched = np.array([row == 3 or column == 5 for row, column in everywhere])
+    assert before[touched].any()
+    assert not after[touched].any()
+    assert after[~touched].any()
+    held = model.held_out_
+    assert len(held.wrong) < counted
+    assert not ((held.rows == 3) | (held.columns == 5)).any()
+    assert "that no later update has touched, are wrong" in model.certify().sentence()
+    assert model.certificate_methods() == ("hold-out",)
+    model.partial_fit(pairs, stream[0][1])  # now everything is
+    with pytest.raises(ValueError, match=r"has been updated.*partial_fit\(\.\.\., certify=0\.1\)"):
+        model.certify()
+
+
+def test_a_fresh_hold_out_certifies_the_updated_model(stream, certified):
+    model = onebit.load(certified).partial_fit(*stream[1], certify=0.4)
+    held = round(0.4 * len(stream[1][1]))
+    assert len(model.held_out_.wrong) == held
+    assert model.updates_.answers == len(stream[1][1]) - held
+    assert "on entries like the answers of the last update" in model.certify().sentence()
+    rows, columns = model.held_out_.rows, model.held_out_.columns
+    wrong = model.predictions(rows, columns).decision * model.held_out_.sign <= 0
+    assert np.array_equal(wrong, model.held_out_.wrong)
+    marked = model.certified([(row, column) for row in range(150) for column in range(120)], 0.4)
+    known = {(int(row), int(column)) for part in stream[:1] for row, column in part[0]}
+    assert marked.any()
+    assert not marked[[row * 120 + column for row, column in known if row < 150]].all()
+
+
+def test_an_updated_model_is_the_same_after_saving(stream, sampled, tmp_path):
+    model = onebit.load(sampled)
+    model.partial_fit(*(part[:300] for part in stream[1]), certify=0.2)
+    model.save(tmp_path / "again.onebit")
+    again = onebit.load(tmp_path / "again.onebit")
+    assert again.updates_.times == 1
+    assert again.certify().sentence() == model.certify().sentence()
+    for one in (model, again):
+        one.partial_fit(*(part[300:400] for part in stream[1]), forget=0.9)
+    assert np.array_equal(again.predict_proba(stream[2][0]), model.predict_proba(stream[2][0]))
+    assert again.updates_.batches == model.updates_.batches
+    assert again.complete().shape == (len(model.rows_), len(model.columns_))
+
+
+def test_summaries_know_of_updates(stream, saved):
+    model = onebit.load(saved)
+    before = model.row_summary([0])["share"].iloc[0]
+    model.partial_fit([(0, column) for column in range(115)], [1] * 115)
+    assert model.row_summary([0])["share"].iloc[0] > before + 0.2
+
+
+def test_hinge_and_diagonal_posteriors_take_up_answers(stream):
+    for model in (
+        HingeCompleter(2, random_state=0, n_jobs=1),
+        LogisticCompleter(2, covariance="diagonal", random_state=0, n_jobs=1),
+        LogisticCompleter(2, temperature=1.5, sparse="columns", random_state=0, n_jobs=1),
+    ):
+        model.fit(*stream[0])
+        before = log_loss(model, *stream[2])
+        model.partial_fit(*stream[1])
+        assert log_loss(model, *stream[2]) < before - 0.01
+
+
+def test_weights_count(saved):
+    once, twice = onebit.load(saved), onebit.load(saved)
+    once.partial_fit([(0, 1), (2, 3)], [1, 0], sample_weight=[2.0, 1.0])
+    twice.partial_fit([(0, 1), (0, 1), (2, 3)], [1, 1, 0])
+    assert np.allclose(once.posterior_.rows.mean, twice.posterior_.rows.mean, atol=1e-4)
+
+
+def test_what_cannot_be_updated_says_so(stream, saved):
+    model = onebit.load(saved)
+    for bad in (0.0, 1.5, True, "half"):
+        with pytest.raises(ValueError, match="forget is the share that is kept"):
+            model.partial_fit([(0, 1)], [1], forget=bad)
+    with pytest.raises(TypeError, match="row ids here are strings"):
+        model.partial_fit([("ann", 1)], [1])
+    with pytest.raises(ValueError, match=r"certify=0\.1 of 2 answers"):
+        model.partial_fit([(0, 1), (0, 2)], [1, 0], certify=0.1)
+    with pytest.raises(ValueError, match=r"[Aa]t least one|empty|no answer"):
+        model.partial_fit(np.empty((0, 2)), [])
+    for kind in (GibbsCompleter, NuclearNormCompleter):
+        assert not hasattr(kind(), "partial_fit")
+    assert hasattr(AutoCompleter(), "partial_fit")
+    hinge = HingeCompleter(1, inference="sampling", n_samples=5, n_burn_in=2, n_chains=1, random_state=0)
+    hinge.fit(*(part[:500] for part in stream[0]))
+    with pytest.raises(ValueError, match="draws of the hinge loss cannot take up new answers"):
+        hinge.partial_fit([(0, 1)], [1])
