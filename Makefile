@@ -6,12 +6,12 @@ VENV_PEERS := .venv-peers
 BIN_PEERS := $(VENV_PEERS)/bin
 VENV_GPU := .venv-gpu
 BIN_GPU := $(VENV_GPU)/bin
-PEERS := libmf smurff cmfrec implicit myfm scikit-surprise torch
+PEERS := libmf smurff cmfrec implicit myfm river scikit-surprise torch
 DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
 .PHONY: install demo test test-gpu test-browser lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
-  bench-known bench-sampling bench-growth bench-gpu bench-dask bench-fuzz clean
+  bench-known bench-sampling bench-updates bench-serve bench-growth bench-gpu bench-dask bench-fuzz clean
 
 install: $(VENV)/.installed
 
@@ -96,6 +96,12 @@ bench-sampling: $(VENV_PEERS)/.installed
 bench-ask: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.asking --data $(DATA) --output docs/asking.md \
 	  $(if $(RESULTS),--results $(RESULTS))
+
+bench-updates: $(VENV_PEERS)/.installed
+	$(BIN_PEERS)/python -m benchmarks.updates --data $(DATA) --output docs/updates.md
+
+bench-serve: install
+	$(BIN)/python -m benchmarks.serving --output docs/serving-load.md
 
 bench-growth: install
 	$(BIN)/python -m benchmarks.growth --output docs/growth.md

@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import onebit
-from onebit.cli import app
+from onebit.cli import app, serving
+from onebit.cli.shell import Voice
 from onebit.serve.store import Store
 
 HEAD = "person,statement,answer\n"
@@ -155,6 +156,21 @@ def test_a_server_starts_answers_and_stops(folder):
         server.send_signal(signal.SIGINT)
         rest, _ = server.communicate(timeout=30)
     assert "Traceback" not in said + rest
+
+
+def test_the_demo_is_fitted_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fits = []
+
+    def quick(seed=0):
+        fits.append(seed)
+        return onebit.LogisticCompleter(0).fit([("a", "x"), ("b", "x"), ("a", "y")], [1, 0, 1])
+
+    monkeypatch.setattr("onebit.study.demo.school_model", quick)
+    for _ in range(2):
+        assert serving._demo(Voice(quiet=True)) == os.path.join("demo", "school.onebit")
+    assert fits == [0]
+    assert onebit.load("demo/school.onebit").rows_.encode(["b"])[0] == 1
 
 
 def test_a_server_for_others_needs_a_token(folder):

@@ -8,7 +8,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("evaluate-a-model", "score-a-test", "survey", "from-mirt")
+PAGES = ("evaluate-a-model", "score-a-test", "survey", "from-mirt", "serve-a-model")
 
 
 @pytest.mark.parametrize("page", PAGES)

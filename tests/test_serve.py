@@ -66,9 +66,12 @@ def test_predictions_are_the_models(client, model):
 
 def test_a_new_row_is_what_an_interview_makes_of_it(client, model):
     answers = [["fractions 01", True], ["geometry 02", False]]
-    found = client.post(
-        "/api/fold-in", json={"answers": answers, "n": 3, "columns": ["graphs 01"]}
-    ).json()
+    body = {"answers": answers, "n": 3, "columns": ["graphs 01"]}
+    found = client.post("/api/fold-in", json=body).json()
+    assert found["questions"] == []
+    both = client.post("/api/fold-in", json={**body, "questions": 2}).json()
+    alone = client.post("/api/next", json={"answers": answers, "n": 2}).json()
+    assert both["questions"] == alone["questions"]
     asked = model.interview(dict(answers))
     assert found["share"]["mean"] == pytest.approx(asked.share, abs=1e-4)
     assert found["share"]["low"] == pytest.approx(asked.low, abs=1e-4)

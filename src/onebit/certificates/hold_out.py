@@ -73,6 +73,10 @@ WHERE = {
     "update": "on entries like the answers of the last update",
     "since": f"on entries like the answers of an earlier update, {UNTOUCHED}",
 }
+NOT_TOLD = (
+    "which rows and columns later updates touched did not depend on whether their held-out answers were "
+    "predicted rightly"
+)
 # One of each for every held-out answer.
 ARRAYS = ("confidence", "yes", "wrong", "sign", "rows", "columns", "fitted_too", "open")
 # Groups by predicted answer, "no" first.
@@ -220,7 +224,7 @@ class HeldOut:
             self._certificate(part, delta / 2, f"the predictions that {words} {self._where}")
             for words, part in self._by_answer(said)
         )
-        return GroupCertificate("predicted", said, certificates, delta)
+        return GroupCertificate("predicted", said, certificates, delta, self.where)
 
     def certify_selective(self, delta: float) -> SelectiveCertificate:
         """Bound the error rates of the surest shares, all at once."""
@@ -229,7 +233,7 @@ class HeldOut:
         every = np.arange(len(self.wrong))
         found = list(self._surest(every, SHARES, delta, "the predictions"))
         shares, thresholds, certificates = zip(*found, strict=True)
-        return SelectiveCertificate(shares, thresholds, certificates, delta)
+        return SelectiveCertificate(shares, thresholds, certificates, delta, self.where)
 
     def keep(self, max_error: float, delta: float, words: tuple[str, str] = SAID) -> Kept:
         """Find, for each predicted answer, the largest share whose certified error is small enough."""
@@ -252,7 +256,7 @@ class HeldOut:
         no, yes = parts
         share = kept / max(int(self.open.sum()), 1)
         few = self.blanks is not None and self.blanks < FEW_BLANKS * len(self.wrong)
-        return Kept(max_error, no, yes, share, delta, few_blanks=few)
+        return Kept(max_error, no, yes, share, delta, few_blanks=few, where=self.where)
 
     def least_error(self, delta: float) -> float:
         """Return the least error at which ``keep`` would find something."""
@@ -312,6 +316,9 @@ class HeldOut:
             # among them have had their errors counted.
             outside = trials + self.blanks
             terms[BLANKS] = min(max(bound * outside - errors, 0.0) / self.blanks, 1.0)
+        assumptions = ASSUMPTIONS
+        if self.whence in ("elsewhere", "since"):
+            assumptions = (*ASSUMPTIONS, NOT_TOLD)
         return Certificate(
-            bound, delta, "hold-out, Clopper-Pearson", who, terms, ASSUMPTIONS, of_this_model=True
+            bound, delta, "hold-out, Clopper-Pearson", who, terms, assumptions, of_this_model=True
         )

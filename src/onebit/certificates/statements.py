@@ -170,13 +170,14 @@ class SelectiveCertificate:
     """Certificates of the surest 10 %, 20 %, ... 90 % of the predictions, which all hold at once.
 
     ``shares`` are those that were found above each threshold, which differ from the tenths asked for
-    where confidences are tied.
+    where confidences are tied. ``where`` says of which entries they speak.
     """
 
     shares: tuple[float, ...]
     thresholds: tuple[float, ...]
     certificates: tuple[Certificate, ...]
     delta: float
+    where: str = LIKE_THE_ANSWERED
 
     def table(self) -> pd.DataFrame:
         """Return one line a share: threshold of confidence, held-out answers, errors, bound."""
@@ -196,7 +197,7 @@ class SelectiveCertificate:
             f"at most {at_most(c.bound)} wrong"
             for share, threshold, c in zip(self.shares, self.thresholds, self.certificates, strict=True)
         ]
-        return "\n".join([at_once(self.delta), *lines])
+        return "\n".join([at_once(self.delta, self.where), *lines])
 
 
 @dataclass(frozen=True)
@@ -213,12 +214,15 @@ class GroupCertificate:
         One for each group. A group without held-out answers has the bound 1.
     delta : float
         The probability with which any of them may fail.
+    where : str
+        The clause that says of which entries they speak.
     """
 
     by: str
     groups: tuple[str, ...]
     certificates: tuple[Certificate, ...]
     delta: float
+    where: str = LIKE_THE_ANSWERED
 
     def __getitem__(self, group: str) -> Certificate:
         return self.certificates[self.groups.index(group)]
@@ -240,12 +244,12 @@ class GroupCertificate:
             errors, trials = int(c.terms["errors"]), int(c.terms["held-out answers"])
             said = "nothing can be said" if c.bound >= 1 else f"at most {at_most(c.bound)} wrong"
             lines.append(f"  of those {group}: {said} ({errors:,} of {trials:,} held-out ones were)")
-        return "\n".join([at_once(self.delta), *lines])
+        return "\n".join([at_once(self.delta, self.where), *lines])
 
 
-def at_once(delta: float) -> str:
+def at_once(delta: float, where: str = LIKE_THE_ANSWERED) -> str:
     """Return the heading of several statements that hold together."""
-    return f"With probability {confidence(delta)}, {LIKE_THE_ANSWERED}, all of these at once:"
+    return f"With probability {confidence(delta)}, {where}, all of these at once:"
 
 
 @dataclass(frozen=True)
@@ -290,6 +294,8 @@ class Kept:
         The probability with which either statement may fail.
     few_blanks : bool
         Whether so few entries are blank that of these alone more may be wrong.
+    where : str
+        The clause that says of which entries it speaks.
     """
 
     max_error: float
@@ -298,6 +304,7 @@ class Kept:
     share: float
     delta: float
     few_blanks: bool = False
+    where: str = LIKE_THE_ANSWERED
 
     @property
     def parts(self) -> tuple[KeptAnswer, KeptAnswer]:
@@ -318,11 +325,11 @@ class Kept:
         if self.bound is None:
             return (
                 f"No share of the predictions can be kept at an error of {self.max_error:.1%} "
-                f"with probability {confidence(self.delta)}, {LIKE_THE_ANSWERED}: allow more errors, or "
+                f"with probability {confidence(self.delta)}, {self.where}: allow more errors, or "
                 "hold out more answers."
             )
         return (
-            f"With probability {confidence(self.delta)}, {LIKE_THE_ANSWERED}, keep (some "
+            f"With probability {confidence(self.delta)}, {self.where}, keep (some "
             f"{self.share:.0%} of all):\n"
             + "\n".join(f"  {part}" for part in self.parts)
             + f"\n  {self.caution}"

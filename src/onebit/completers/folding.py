@@ -45,7 +45,7 @@ class FoldedIn:
             parts.append(f"{self.both_new:,} answers skipped, since both their ids are new")
         if self.both_known:
             parts.append(
-                f"{self.both_known:,} skipped, since both their ids are known (a refit takes them up)"
+                f"{self.both_known:,} skipped, since both their ids are known (partial_fit takes them up)"
             )
         return "; ".join(parts)
 
@@ -123,7 +123,7 @@ def divided(
         raise ValueError(
             "fold_in takes answers of new rows on known columns, or of known rows on new columns; "
             f"here {skipped_new} answers have two new ids and {skipped_known} two known ones. Known "
-            "ids get further answers by a refit"
+            "ids get further answers by partial_fit"
         )
     parts = [
         (side, _taken(values[side], here), codes[1 - side][here], sign[here])

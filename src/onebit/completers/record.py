@@ -219,10 +219,12 @@ def certificate_from_dict(content: Mapping[str, Any]) -> AnyCertificate:
     if kind == "certificate":
         return _single({name: value for name, value in content.items() if name != "kind"})
     parts = tuple(_single(part) for part in content["certificates"])
+    where = {"where": content["where"]} if "where" in content else {}  # older ones have none
     if kind == "selective":
-        return SelectiveCertificate(tuple(content["shares"]), tuple(content["thresholds"]), parts, delta)
+        shares, thresholds = tuple(content["shares"]), tuple(content["thresholds"])
+        return SelectiveCertificate(shares, thresholds, parts, delta, **where)
     if kind == "groups":
-        return GroupCertificate(content["by"], tuple(content["groups"]), parts, delta)
+        return GroupCertificate(content["by"], tuple(content["groups"]), parts, delta, **where)
     own = content.get("own")
     return Ladder(parts, delta, None if own is None else _single(own))
 
@@ -246,6 +248,8 @@ def check_certificate(content: Any) -> None:
         _check_single(part, counted=kind != "ladder")
     if not parts and own is None:
         raise checked.FileError(f"a {kind} certificate without certificates of its own")
+    if "where" in content:
+        checked.text(content, "where")
     if kind == "selective":
         for name in ("shares", "thresholds"):
             values = checked.listed(content, name, len(parts))

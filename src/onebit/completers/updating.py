@@ -25,6 +25,9 @@ from onebit.data.signs import signs_of_pairs
 from onebit.engine.update import Batch
 from onebit.engine.workers import Machine
 
+# Answers that came after the fit are kept in at most so many parts.
+MOST_PARTS = 64
+
 
 def _has_posterior(model: Any) -> bool:
     """Say whether a kind of completer finds a posterior."""
@@ -81,8 +84,9 @@ class Updating:
 
         Answers of new rows on known columns make new rows, answers of known rows on new columns make new
         columns. The others cannot be used: where both ids are new nothing ties them to the model, and
-        known ids get further answers by a refit. They are skipped and counted in ``folded_in_``, with a
-        warning. A model that was fitted with features takes those of new ids too, with answers or alone.
+        known ids get further answers by ``partial_fit``. They are skipped and counted in ``folded_in_``,
+        with a warning. A model that was fitted with features takes those of new ids too, with answers or
+        alone.
 
         Parameters
         ----------
@@ -183,7 +187,7 @@ class Updating:
         )
         self.predictor_ = predictor
         self.rows_, self.columns_ = grown.indexes
-        self._folded = [*self._folded, (grown.rows, grown.columns, grown.sign)]
+        self._folded = _joined([*self._folded, (grown.rows, grown.columns, grown.sign)])
         self._certifiable, self._fitted_entries = False, None
         if self.record_ is not None:  # what was certified was another predictor
             self.record_ = replace(self.record_, certificates=())
@@ -211,6 +215,13 @@ class _Grown(NamedTuple):
     def shape(self) -> tuple[int, int]:
         """The numbers of rows and columns."""
         return len(self.indexes[0]), len(self.indexes[1])
+
+
+def _joined(parts: list[tuple[Codes, Codes, NDArray[np.int8]]]) -> list[Any]:
+    """Return answers in one part once they have come in many."""
+    if len(parts) < MOST_PARTS:
+        return parts
+    return [tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))]
 
 
 def _new_answers(model: Any, X: Any, y: Any, sample_weight: Any) -> Observations:

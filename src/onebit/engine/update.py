@@ -129,6 +129,9 @@ def _lines(
     The pattern of those who were fitted stays as it was: they have been placed by their answers.
     """
     late = codes >= batch.late[side]
+    width = placing.features.shape[1] + placing.loading.shape[1]
+    if not late.any():
+        return np.zeros((len(codes), width)), np.zeros((len(codes), width))
     members = codes[late]
     lines = [
         placing.coordinates(_answered(members, own, other))
@@ -137,7 +140,7 @@ def _lines(
             tuple(np.concatenate([batch.earlier[part], batch.codes[part]]) for part in (side, 1 - side)),
         )
     ]
-    known = np.zeros((len(codes), lines[0].shape[1]))
+    known = np.zeros((len(codes), width))
     moved = np.zeros_like(known)
     known[late], moved[late] = lines[1], lines[1] - lines[0]
     moved[fresh] = 0.0

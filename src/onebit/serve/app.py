@@ -37,6 +37,8 @@ _FILES = {
 # Seconds between two looks at the model's file.
 WATCH = 2.0
 MOST_LISTED = 100
+# Each is chosen in view of those before it.
+MOST_QUESTIONS = 20
 
 Reply = Callable[[Any, dict[str, Any]], dict[str, Any]]
 
@@ -85,6 +87,7 @@ def create_app(
         lifespan=partial(_watching, service, watch),
         exception_handlers={Refused: _refused, HTTPException: _refused, Exception: _failed},
     )
+    app.router.redirect_slashes = False
     app.state.held = service.held
     service.guard = Guard(app, service.settings, service.metrics)
     return service.guard
@@ -199,6 +202,7 @@ class _Service:
             columns=r.ids(self.settings.max_pairs),
             n=r.whole(0, MOST_LISTED, 5),
             level=r.share(0.9),
+            questions=r.whole(0, MOST_QUESTIONS, 0),
         )
         return replies.fold_in(model, *given.values())
 
@@ -207,7 +211,7 @@ class _Service:
         given = r.fields(
             content,
             answers=self._answers(model),
-            n=r.whole(1, MOST_LISTED, 1),
+            n=r.whole(1, MOST_QUESTIONS, 1),
             goal=_goal(self.settings.max_pairs),
             among=r.ids(self.settings.max_pairs),
         )

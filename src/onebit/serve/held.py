@@ -67,8 +67,7 @@ def prepare(model: Any) -> None:
         return
     try:
         column = model.columns_.labels[0]
-        replies.fold_in(model, [(column, 1)], None, 1, 0.9)
-        replies.next_questions(model, [(column, 1)], 1, "mean", None)
+        replies.fold_in(model, [(column, 1)], None, 1, 0.9, 1)
         replies.search(model, 1, None, 1, 0)
     except Refused:
         logger.warning("this model cannot be asked about new rows")

@@ -48,8 +48,15 @@ _PATHS: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
         "What is known of a new row from its answers, which are not kept: its share of yes with a "
         "credible interval, its place on the map, the columns the model is surest and least sure of, "
         "and those named. The row is taken to be one of a population like the known rows; low and high "
-        "hold what is not known of the row, at the level asked for.",
-        {"answers": _ANSWERS, "columns": _IDS, "n": _whole(0, 100, 5), "level": _SHARE},
+        "hold what is not known of the row, at the level asked for. With questions above zero the next "
+        "questions come along, as from /api/next with the goal mean.",
+        {
+            "answers": _ANSWERS,
+            "columns": _IDS,
+            "n": _whole(0, 100, 5),
+            "level": _SHARE,
+            "questions": _whole(0, 20, 0),
+        },
         [],
     ),
     "/api/recommend": (
@@ -66,7 +73,7 @@ _PATHS: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
         "all its answers (row), or of columns named.",
         {
             "answers": _ANSWERS,
-            "n": _whole(1, 100, 1),
+            "n": _whole(1, 20, 1),
             "goal": {"oneOf": [{"type": "string", "enum": ["mean", "row"]}, _IDS]},
             "among": _IDS,
         },

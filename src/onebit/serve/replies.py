@@ -148,22 +148,27 @@ def interview(model: Any, answers: Answers, **settings: Any) -> tuple[Interview,
 
 
 def fold_in(
-    model: Any, answers: Answers, columns: list[Any] | None, n: int, level: float
+    model: Any, answers: Answers, columns: list[Any] | None, n: int, level: float, questions: int
 ) -> dict[str, Any]:
-    """Return what is known of a new row from its answers, and nothing is kept of it."""
+    """Return what is known of a new row from its answers, and nothing is kept of it.
+
+    With ``questions`` come the next ones, which cost little more here than by themselves.
+    """
     asked, skipped = interview(model, answers, level=level)
-    ends = _intervals(asked, level)
     chance = asked.probability()
     blank = np.ones(len(chance), dtype=bool)
     blank[encoded(model.columns_, asked.columns) if asked.columns else []] = False
 
-    def line(code: int) -> dict[str, Any]:
-        return {
-            "column": plain(model.columns_.labels[code]),
-            "probability": rounded(chance[code]),
-            "low": rounded(ends[code, 0]),
-            "high": rounded(ends[code, 1]),
-        }
+    def lines(codes: NDArray[np.integer]) -> list[dict[str, Any]]:
+        return [
+            {
+                "column": plain(model.columns_.labels[code]),
+                "probability": rounded(chance[code]),
+                "low": rounded(low),
+                "high": rounded(high),
+            }
+            for code, (low, high) in zip(codes, _intervals(asked, codes, level), strict=True)
+        ]
 
     left = np.flatnonzero(blank)
     sure = np.abs(chance[left] - 0.5)
@@ -174,7 +179,7 @@ def fold_in(
         if (codes < 0).any():
             missing = columns[int(np.argmax(codes < 0))]
             raise Refused(422, f"the model does not know the column {missing!r}")
-        named = [line(int(code)) for code in codes]
+        named = lines(codes)
     plane = map_of(model)
     point, covariance = plane.place(asked.standing)
     return {
@@ -189,19 +194,20 @@ def fold_in(
             "at": [rounded(value) for value in point],
             "covariance": [[rounded(value) for value in part] for part in covariance],
         },
-        "surest": [line(int(code)) for code in order[:n]],
-        "least_sure": [line(int(code)) for code in order[::-1][:n]],
+        "surest": lines(order[:n]),
+        "least_sure": lines(order[::-1][:n]),
         "predictions": named,
+        "questions": _questions(asked, questions),
         "used": len(asked.columns),
         "skipped": skipped,
     }
 
 
-def _intervals(asked: Interview, level: float) -> NDArray[np.float64]:
+def _intervals(asked: Interview, codes: NDArray[np.integer], level: float) -> NDArray[np.float64]:
     """Return intervals of the probabilities: what is not known of the row, on the scale of log-odds."""
-    forecast, covariance = asked.forecast, asked.standing.covariance
-    spread = np.sqrt(np.einsum("cq,qp,cp->c", forecast.faced, covariance, forecast.faced))
-    centre = logit(np.clip(forecast.probability, 1e-9, 1.0 - 1e-9))
+    faced = asked.forecast.faced[codes]
+    spread = np.sqrt(((faced @ asked.standing.covariance) * faced).sum(axis=1))
+    centre = logit(np.clip(asked.forecast.probability[codes], 1e-9, 1.0 - 1e-9))
     half = float(ndtri(0.5 + 0.5 * level)) * spread
     return expit(np.column_stack([centre - half, centre + half]))
 
@@ -211,18 +217,20 @@ def next_questions(
 ) -> dict[str, Any]:
     """Return the questions whose answers would tell most of a new row."""
     asked, skipped = interview(model, answers, goal=goal, among=among)
-    if asked.finished is not None:
-        return {"questions": [], "finished": asked.finished, "skipped": skipped}
-    lines = [
+    return {"questions": _questions(asked, n), "finished": asked.finished, "skipped": skipped}
+
+
+def _questions(asked: Interview, n: int) -> list[dict[str, Any]]:
+    """Return the next questions, if there are any left."""
+    return [
         {
             "column": plain(question.column),
             "yes": rounded(question.yes),
             "gain": rounded(question.gain),
             "why": _why(question.yes, question.gain),
         }
-        for question in asked.questions(n)
+        for question in (asked.questions(n) if n and asked.finished is None else [])
     ]
-    return {"questions": lines, "finished": None, "skipped": skipped}
 
 
 def _why(yes: float, gain: float) -> str:

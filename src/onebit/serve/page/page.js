@@ -161,9 +161,10 @@ function mapWords() {
   const shown = map.at.length < map.of ? map.at.length + " of " + map.of : String(map.of);
   at("map-words").textContent =
     "Each dot is one of the " + card.row_name + "s the model knows (" + shown + "); near means similar " +
-    "answers. You are in the cloud with probability " + percent(0.9) + ". More yes is said on the " +
-    [side(0, "high", "right"), side(0, "low", "left"), side(1, "high", "top"),
-      side(1, "low", "bottom")].join("; on the ") + ".";
+    "answers. You are in the cloud with probability " + percent(0.9) + ". Compared with their other " +
+    "answers, those " +
+    [side(0, "high", "on the right say yes more often"), side(0, "low", "those on the left"),
+      side(1, "high", "those at the top"), side(1, "low", "those at the bottom")].join(", ") + ".";
 }
 
 function answerLine(column, yes) {
@@ -194,7 +195,7 @@ function drawGiven() {
 }
 
 function drawQuestion(found) {
-  question = found.questions.length ? found.questions[0] : null;
+  question = found || null;
   at("question").textContent = question ? String(question.column) : "There is nothing left to ask.";
   at("why").textContent = question ? "Why this one: " + question.why : "";
   for (const id of ["yes", "no", "skip"]) at(id).disabled = question === null;
@@ -205,12 +206,11 @@ async function refresh() {
   const mine = turn;
   drawGiven();
   try {
-    const [known, next] = await Promise.all([
-      ask("fold-in", { answers, n: 6 }),
-      nextQuestion(),
-    ]);
+    // Skipped questions are asked again only when nothing else is left.
+    const questions = Math.min(skipped.length + 1, 20);
+    const known = await ask("fold-in", { answers, n: 6, questions });
     if (mine !== turn) return; // a later answer has overtaken this one
-    drawQuestion(next);
+    drawQuestion(known.questions.find((one) => !skipped.includes(one.column)) || known.questions[0]);
     const share = known.share;
     at("share-words").textContent =
       percent(share.mean) + " yes, between " + percent(share.low) + " and " + percent(share.high);
@@ -228,13 +228,6 @@ async function refresh() {
   } catch (error) {
     if (mine === turn) say(error);
   }
-}
-
-// Skipped questions are asked again only when nothing else is left.
-async function nextQuestion() {
-  const found = await ask("next", { answers, n: Math.min(skipped.length + 1, 100) });
-  const fresh = found.questions.filter((one) => !skipped.includes(one.column));
-  return { questions: fresh.length ? fresh : found.questions };
 }
 
 function keep(next) {
