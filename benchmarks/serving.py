@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,8 @@ import psutil
 
 import onebit
 from onebit import LogisticCompleter
+from onebit.data.store import Store
 from onebit.serve import Settings, create_app
-from onebit.serve.store import Store
 
 COLUMNS, RANK, ROWS = 10_000, 20, 600
 RATE, SECONDS = 50.0, 300.0
@@ -80,9 +80,15 @@ def started(path: Path, *words: str) -> tuple[subprocess.Popen[str], int]:
     for line in server.stdout:
         if line.startswith("Serving"):
             port = int(line.rsplit(":", 1)[1].split("/")[0])
-            threading.Thread(target=server.stdout.read, daemon=True).start()
+            threading.Thread(target=_emptied, args=(server.stdout,), daemon=True).start()
             return server, port
     raise RuntimeError("the server did not start")
+
+
+def _emptied(stream: Any) -> None:
+    """Read what a server says until it is gone."""
+    with stream:
+        stream.read()
 
 
 def asked(rng: random.Random, columns: int) -> bytes:
@@ -414,16 +420,18 @@ def main(arguments: list[str] | None = None) -> None:
         "version": onebit.__version__,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
     }
-    if "load" in asked_for.only:
-        found["load"] = load(
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "load": lambda: load(
             asked_for.columns, asked_for.rank, asked_for.rows, asked_for.rate, asked_for.seconds
-        )
-    if "fuzz" in asked_for.only:
-        found["fuzz"] = fuzz(asked_for.fuzzed)
-    if "kill" in asked_for.only:
-        found["kill"] = kill(asked_for.kills)
-    if asked_for.results is not None:
-        asked_for.results.write_text(json.dumps(found))
+        ),
+        "fuzz": lambda: fuzz(asked_for.fuzzed),
+        "kill": lambda: kill(asked_for.kills),
+    }
+    for name, measure in parts.items():
+        if name in asked_for.only:
+            found[name] = measure()
+            if asked_for.results is not None:
+                asked_for.results.write_text(json.dumps(found))
     text = page(found)
     if asked_for.output is not None:
         asked_for.output.write_text(text)

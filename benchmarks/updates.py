@@ -118,9 +118,10 @@ class River:
 
 
 class Implicit:
-    """implicit's alternating least squares on the likes, with its partial fits of users and items.
+    """implicit's alternating least squares, with its partial fits of users and items.
 
-    These need the whole history of each user and item that they touch. Scores become probabilities by a
+    Likes count as interest and dislikes as the contrary (a negative weight, as it takes them). Partial
+    fits need the whole history of each user and item that they touch. Scores become probabilities by a
     logistic curve, fitted on a tenth of the first part that is held out for it.
     """
 
@@ -150,8 +151,7 @@ class Implicit:
 
         rows, columns, yes = (np.concatenate(part) for part in zip(*self.parts, strict=True))
         shape = (len(self.codes[0]), len(self.codes[1]))
-        liked = yes > 0
-        return scipy.sparse.csr_matrix((yes[liked], (rows[liked], columns[liked])), shape=shape)
+        return scipy.sparse.csr_matrix((np.where(yes > 0, 1.0, -1.0), (rows, columns)), shape=shape)
 
     def _scores(self, pairs: Array) -> Array:
         found = np.zeros(len(pairs))
@@ -331,7 +331,8 @@ error. "sampled, refit" learns after every {every}th batch and is judged on the 
 partial_fit" against it on those. The calibration error is the mean distance of probability and frequency
 in ten groups of equal size. River and implicit predict no probabilities of their own:
 `benchmarks/updates.py` says how they were given some, and their settings. "refit = 1": seconds a batch
-beside those of a refit.
+beside those of a refit. Uncertainties are not compared here: updated draws are narrower than those of a
+refit where updates bring many answers (see `tests/test_updates.py` for what is held against the truth).
 """
 SPEED = """
 `partial_fit` takes {each:.2f} ms a touched row or column (rank 10, one thread). {shuffles} orders of one
@@ -352,8 +353,11 @@ def page(found: dict[str, Any]) -> str:
         dear = ""
         if reference in lines and name != reference and line["seconds"] > 1e-4:
             dear = f"1/{lines[reference]['seconds'] / line['seconds']:.0f}"
+        loss = f"{np.mean(line['losses']):.4f}"
+        if len(line["losses"]) < found["batches"]:
+            loss += f" ({len(line['losses'])} batches)"
         text += (
-            f"| {name} | {np.mean(line['losses']):.4f} | {shown} | {line['auc']:.3f} | "
+            f"| {name} | {loss} | {shown} | {line['auc']:.3f} | "
             f"{line['calibration']:.3f} | {line['seconds']:.4f} | {dear} |\n"
         )
     text += "\n" + NOTES.format(every=SAMPLED_EVERY)

@@ -1,7 +1,12 @@
 """A served model: what it answers, what it refuses, and that it keeps what it acknowledged."""
 
 import json
+import os
+import socket
+import sqlite3
 import threading
+import time
+from http.client import HTTPConnection
 
 import numpy as np
 import pytest
@@ -12,10 +17,10 @@ from starlette.testclient import TestClient
 import onebit
 from onebit import GibbsCompleter, LogisticCompleter, simulate
 from onebit.data.school import school
+from onebit.data.store import Conflict, FileError, Store
 from onebit.serve import Settings, create_app, replies
 from onebit.serve.held import Held
 from onebit.serve.openapi import PATHS
-from onebit.serve.store import Conflict, FileError, Store
 
 
 @pytest.fixture(scope="module")
@@ -105,13 +110,17 @@ def test_the_next_question_is_the_most_telling_one(client, model):
     asked = model.interview({"fractions 01": True})
     found = client.post("/api/next", json={"answers": {"fractions 01": True}, "n": 2}).json()
     assert [one["column"] for one in found["questions"]] == [one.column for one in asked.questions(2)]
-    assert "uncertain" in found["questions"][0]["why"]
+    assert "uncertain about the share of yes" in found["questions"][0]["why"]
     among = ["graphs 01", "graphs 02"]
     goal = client.post("/api/next", json={"goal": ["geometry 02"], "among": among}).json()
     assert goal["questions"][0]["column"] in among
+    assert "about the answers that are to be learnt" in goal["questions"][0]["why"]
     every = {str(one): 1 for one in model.columns_.labels}
     done = client.post("/api/next", json={"answers": every}).json()
-    assert done == {"questions": [], "finished": "nothing is left to ask", "skipped": 0}
+    assert done["questions"] == []
+    assert done["finished"] == "nothing is left to ask"
+    part = client.post("/api/next", json={"answers": {"fractions 01": 1, "nix": 1}}).json()
+    assert (part["skipped"], part["unknown"]) == (1, ["nix"])
 
 
 def test_recommendations_leave_out_what_was_answered(client, model):
@@ -150,7 +159,7 @@ REFUSED = [
     ("/api/predict", {"pairs": [["a"]]}, 422, "list of pairs"),
     ("/api/predict", {"pairs": [["a", None]]}, 422, "an id is text or a number, not null"),
     ("/api/predict", {"pairs": [["a", True]]}, 422, "not true or false"),
-    ("/api/predict", {"pairs": [["a", 1]]}, 422, "column ids here are numbers"),
+    ("/api/predict", {"pairs": [["a", 1]]}, 422, "column ids of this model are text, not 1"),
     ("/api/predict", {"pairs": [["a", "x" * 2000]]}, 422, "at most 1000 characters"),
     ("/api/predict", {"paris": []}, 422, "there is no field 'paris'; there are pairs"),
     ("/api/predict", {}, 422, "pairs must be a list, not null"),
@@ -186,7 +195,8 @@ def test_what_is_no_json_is_refused(client):
         assert "error" in reply.json()
     assert client.post("/api/next", content="{}").status_code == 415
     assert client.get("/api/next").status_code == 405
-    assert client.get("/api/nothing").status_code == 404
+    assert "openapi" in client.get("/api/nothing").json()["error"]
+    assert client.get("/api/columns?n=" + "9" * 5000).status_code == 422
     lone = client.post("/api/predict", content=b'{"pairs": [["\\ud800", "a"]]}', headers=head)
     assert lone.status_code == 422
 
@@ -196,7 +206,8 @@ def test_numbers_are_ids_where_the_model_has_numbers(numbered):
     assert client.get("/api/model").json()["row_ids"] == "number"
     found = client.post("/api/predict", json={"pairs": [[3, 4], [3, 10**18]]})
     assert [line["known"] for line in found.json()["predictions"]] == [True, False]
-    assert client.post("/api/predict", json={"pairs": [[3, 10**30]]}).status_code == 422
+    for odd in (10**30, 10**4000, 1.5, "a"):
+        assert client.post("/api/predict", json={"pairs": [[3, odd]]}).status_code == 422
     assert client.post("/api/next", json={"answers": [[4, 1]]}).json()["questions"][0]["column"] != 4
 
 
@@ -227,7 +238,11 @@ def test_only_known_hosts_and_origins_are_answered(model):
     client = client_of(model)
     assert client.get("/api/model", headers={"host": "evil.example"}).status_code == 421
     assert client.get("/", headers={"host": "evil.example:80"}).status_code == 421
-    for host in ("localhost:8571", "127.0.0.1", "[::1]:9"):
+    for host in ("[::1].evil.example", "[::1", "localhost.evil.example", "evil.example:localhost"):
+        assert client.get("/api/model", headers={"host": host}).status_code == 421
+    for origin in ("null", "x://localhost", "://localhost"):
+        assert client.get("/api/model", headers={"origin": origin}).status_code == 403
+    for host in ("localhost:8571", "127.0.0.1", "[::1]:9", "LOCALHOST"):
         assert client.get("/api/model", headers={"host": host}).status_code == 200
     assert client.get("/api/model", headers={"origin": "http://evil.example"}).status_code == 403
     assert client.get("/api/model", headers={"origin": "http://localhost"}).status_code == 200
@@ -308,6 +323,27 @@ def test_what_takes_too_long_is_given_up(model, monkeypatch):
     assert "more than 0.1 seconds" in reply.json()["error"]
 
 
+def test_work_that_was_given_up_still_takes_its_place(model, monkeypatch):
+    go_on, running = threading.Event(), []
+
+    def slow(*_):
+        running.append(1)
+        go_on.wait(10)
+        return {}
+
+    monkeypatch.setattr(replies, "map_points", slow)
+    app = create_app(model, settings=Settings(timeout=0.1))
+    with TestClient(app, base_url="http://localhost") as client:
+        for _ in range(6):
+            assert client.get("/api/map").status_code == 503
+        assert len(running) <= max(2, os.cpu_count())
+        go_on.set()
+        for _ in range(100):
+            if client.get("/api/model").status_code == 200:
+                break
+        assert client.get("/api/model").status_code == 200
+
+
 def test_a_fault_inside_tells_a_client_nothing(model, monkeypatch, caplog):
     def fail(*_):
         raise RuntimeError("a secret path")
@@ -332,9 +368,11 @@ def test_metrics_count_what_was_asked(model):
     assert client.get("/api/health").json() == {"status": "ok"}
 
 
-def test_the_description_names_every_path(client):
+def test_the_description_names_every_path(client, model):
     found = client.get("/api/openapi.json").json()
     assert set(found["paths"]) == set(PATHS)
+    routes = {route.path for route in create_app(model).app.routes}
+    assert {path for path in routes if path.startswith("/api/")} == {*PATHS, "/api/openapi.json"}
     for path, methods in found["paths"].items():
         for method in methods:
             reply = client.get(path) if method == "get" else client.post(path, json={})
@@ -355,7 +393,7 @@ def test_the_page_is_small_and_brings_everything_along(client):
 def test_a_new_file_takes_over_and_a_bad_one_does_not(numbered, tmp_path):
     path = tmp_path / "model.onebit"
     numbered.save(path)
-    held = Held(onebit.load(path), path)
+    held = Held(path)
     first = held.model
     assert not held.changed()
     numbered.save(path, answers=False)
@@ -409,7 +447,7 @@ def test_answers_are_stored_once_and_taken_up_by_an_update(model, tmp_path):
         ["fractions 01", "geometry 02"],
         [1, -1],
     )
-    assert Store(store).after(found.last).signs == []
+    assert Store(store).after(found.last, found.mark).signs == []
     assert "onebit_answers_stored_total 2" in client.get("/api/metrics").text
 
 
@@ -422,8 +460,6 @@ def test_a_store_is_for_its_owner_and_no_other_file(tmp_path):
         store.add("k", 7, [(3, -1)])
     assert Store(path).id == store.id
     assert store.after().rows == [7]  # numbers stay numbers
-    import sqlite3
-
     foreign = sqlite3.connect(tmp_path / "other.db")
     foreign.execute("CREATE TABLE mine (x)")
     foreign.commit()
@@ -434,6 +470,63 @@ def test_a_store_is_for_its_owner_and_no_other_file(tmp_path):
         Store(tmp_path / "text.db")
     with pytest.raises(FileNotFoundError):
         Store(tmp_path / "missing.db", create=False)
+    with pytest.raises(FileError, match="no plain file"):
+        Store(tmp_path)
+    with pytest.raises(FileError, match="an older copy"):
+        store.after(17)
+    for row, sign in (("[1]", 1), ("not json", 1), ("null", 1), ("[" * 100_000, 1)):
+        store._connection.execute(
+            'INSERT INTO answers (row, "column", answer) VALUES (?, ?, ?)', (row, "1", sign)
+        )
+        with pytest.raises(FileError, match="answer"):
+            store.after(1)
+        store._connection.execute("DELETE FROM answers WHERE id > 1")
+
+
+def test_a_store_that_another_process_holds_keeps_nobody_from_asking(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("onebit.data.store._PATIENCE", 0.2)
+    path = tmp_path / "answers.db"
+    client = client_of(model, store=path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    body = {"key": "k", "row": "Zoe", "answers": [["fractions 01", True]]}
+    reply = client.post("/api/answers", json=body)
+    assert reply.status_code == 503
+    assert "send them again" in reply.json()["error"]
+    other.execute("ROLLBACK")
+    other.close()
+    assert client.post("/api/answers", json=body).json() == {"stored": 1, "new": True}
+
+
+def test_a_connection_that_sends_no_request_is_given_up(model, monkeypatch):
+    uvicorn = pytest.importorskip("uvicorn")
+    from onebit.serve import protocol
+
+    monkeypatch.setattr(protocol, "PATIENCE", 0.2)
+    monkeypatch.setattr(protocol, "EVERY", 0.05)
+    config = uvicorn.Config(
+        create_app(model), port=0, log_level="critical", http=protocol.HastyProtocol, ws="none"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        for sent in (b"", b"G", b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n"):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+                slow.sendall(sent)
+                assert slow.recv(100) == b""
+        good = HTTPConnection("127.0.0.1", port, timeout=10)
+        for _ in range(3):  # one connection, several requests
+            good.request("GET", "/api/health", headers={"Host": "localhost"})
+            assert good.getresponse().read() == b'{"status":"ok"}'
+            time.sleep(0.1)
+        good.close()
+    finally:
+        server.should_exit = True
+        thread.join(10)
 
 
 def test_the_app_can_be_mounted_in_another(model):

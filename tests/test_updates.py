@@ -1,6 +1,10 @@
 """New answers for a fitted model: the posterior is their prior, and nobody else moves."""
 
+import copy
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 
@@ -202,13 +206,159 @@ def test_forgetting_adds_the_share_that_is_kept_to_the_prior():
     model = LogisticCompleter(0, effects="rows", pattern=None, random_state=0, n_jobs=1)
     model.fit(pairs, rng.random(len(pairs)) < 0.6)
     hierarchy, hyper = model.posterior_.hierarchy, model.posterior_.hyper
-    before, prior = model.posterior_.rows.variance[5, 0], hierarchy.prior_moments(0, hyper)[1][0]
+    before, prior = model.posterior_.rows.variance[5, 0], 1.0 / hierarchy.inverse(0, hyper)[0]
     model.partial_fit([(5, 99)], [1], forget=0.5)
     after = model.posterior_.rows.variance[5, 0]
     mean = model.posterior_.rows.mean[5, 0]
     root = np.sqrt(mean**2 + after)
     weight = np.tanh(root / 2) / (2 * root)  # what Jaakkola's bound adds for one answer
     assert 1 / after == pytest.approx(0.5 / before + 0.5 / prior + weight, rel=1e-3)
+
+
+def test_forgetting_does_not_move_a_row_and_keeps_its_features():
+    rng = np.random.default_rng(5)
+    tall = rng.integers(0, 2, 60)
+    pairs = [(row, column) for row in range(60) for column in range(30)]
+    answers = rng.random(len(pairs)) < np.where(np.repeat(tall, 30) > 0, 0.9, 0.2)
+    features = pd.DataFrame({"row": np.arange(60), "tall": tall.astype(bool)})
+    settings = {"effects": True, "random_state": 0, "n_jobs": 1}
+    sampling = {"inference": "sampling", "n_samples": 200, "n_chains": 2}
+    for more in ({}, sampling):
+        model = LogisticCompleter(1, **settings, **more).fit(pairs, answers, row_features=features)
+        row = int(np.flatnonzero(tall)[0])
+        before = model.predict_proba([(row, 3)])[0, 1]
+        wide = model.predict_uncertainty([(row, 3)])[0]
+        model.partial_fit([(row, 7)], [1], forget=0.05)
+        assert model.predict_proba([(row, 3)])[0, 1] > before - 0.15
+        assert model.predict_uncertainty([(row, 3)])[0] > wide
+
+
+def test_temperature_and_weights_count_in_draws_and_posteriors():
+    rng = np.random.default_rng(6)
+    pairs = [(row, column) for row in range(80) for column in range(25)]
+    answers = rng.random(len(pairs)) < expit(np.repeat(rng.normal(0, 1.2, 80), 25))
+    settings = {"rank": 0, "effects": "rows", "pattern": None, "random_state": 0, "n_jobs": 1}
+    sampled = {"inference": "sampling", "n_samples": 400, "n_chains": 2}
+    new, said = [(500, k) for k in range(10)], np.array([1] * 8 + [0] * 2)
+    for more, weight in (({}, None), (sampled, None), (sampled, np.full(10, 3.0))):
+        model = LogisticCompleter(temperature=2.0, **settings, **more).fit(pairs, answers)
+        model.partial_fit(new, said, sample_weight=weight)
+        times = 2.0 * (1.0 if weight is None else 3.0)
+        if model.is_sampled:
+            drawn = model.draws_.rows[-1, :, 0].astype(float)
+            mean, deviation = drawn.mean(), drawn.std()
+            centre, variance = model.draws_.intercept.mean(), model.draws_.effects[:, 0].mean()
+        else:
+            gaussian = model.posterior_.rows
+            mean, deviation = gaussian.mean[-1, 0], np.sqrt(gaussian.variance[-1, 0])
+            prior = model.posterior_.hierarchy.prior_moments(0, model.posterior_.hyper)
+            centre, variance = prior[0][0], prior[1][0]
+        likelihood = times * (8 * np.log(expit(GRID)) + 2 * np.log(expit(-GRID)))
+        wanted = posterior_by_quadrature(likelihood - 0.5 * (GRID - centre) ** 2 / variance)
+        assert abs(mean - wanted[0]) < 0.3 * wanted[1]
+        assert deviation == pytest.approx(wanted[1], rel=0.2)
+
+
+@pytest.mark.parametrize("kind", ["variational", "sampling"])
+def test_the_pattern_of_a_late_row_follows_its_answers(kind):
+    # Who answers a column of the first half likes columns of that half: the pattern tells.
+    rng = np.random.default_rng(7)
+    taste = rng.integers(0, 2, 200)
+    chance = np.where(np.arange(40) < 20, 0.5, 0.06)
+    answered = rng.random((200, 40)) < np.where(taste[:, None] == 0, chance, chance[::-1])
+    rows, columns = np.nonzero(answered)
+    likes = rng.random(len(rows)) < np.where((columns < 20) == (taste[rows] == 0), 0.8, 0.2)
+    pairs = np.column_stack([rows, columns])
+    model = LogisticCompleter(2, inference=kind, n_samples=100, n_chains=2, random_state=0, n_jobs=1)
+    model.fit(pairs, likes)
+    new, said = [(900, column) for column in range(8)], [1, 0, 1, 0, 1, 0, 1, 0]
+    asked = [(900, column) for column in range(8, 40)]
+    once = copy.deepcopy(model).partial_fit(new, said)
+    one_by_one, wrong_way = copy.deepcopy(model), copy.deepcopy(model)
+    for pair, answer in zip(new, said, strict=True):
+        one_by_one.partial_fit([pair], [answer])
+        # Without remembering, each answer is a pattern of its own.
+        wrong_way.updates_ = replace(wrong_way.updates_, since=(10**6, 10**6))
+        wrong_way.partial_fit([pair], [answer])
+    found = [one.decision_function(asked) for one in (once, one_by_one, wrong_way)]
+    apart = [np.abs(found[0] - other).mean() for other in found[1:]]
+    assert apart[0] < 0.6 * apart[1]
+
+
+def test_an_entry_is_known_after_a_column_was_folded_in(certified):
+    model = onebit.load(certified)
+    fitted = model.kept_answers().fitted
+    pairs = np.column_stack([fitted.by_row.owners(), fitted.by_row.index])
+    assert not model.certified(pairs, 0.48).any()
+    model.fold_in([(0, 5000), (1, 5000)], [1, 0])
+    assert not model.certified(pairs, 0.48).any()
+
+
+def test_the_completer_that_a_search_has_chosen_keeps_in_step(stream):
+    pairs, answers = (part[:1500] for part in stream[0])
+    model = AutoCompleter(effort="quick", random_state=0, n_jobs=1).fit(pairs, answers)
+    model.partial_fit([(0, 1), (7777, 2)], [1, 0])
+    assert model.completer_.predictor_ is model.predictor_
+    assert len(model.completer_.rows_) == len(model.rows_)
+    model.fold_in([(8888, 2)], [1])
+    assert model.completer_.predictor_ is model.predictor_
+
+
+def test_a_fit_and_its_own_answers_do_not_certify_it(stream, certified):
+    model = onebit.load(certified)
+    fitted = model.kept_answers().fitted
+    pairs = np.column_stack([fitted.by_row.owners(), fitted.by_row.index])
+    with pytest.raises(ValueError, match="answered before"):
+        model.partial_fit(pairs[:200], fitted.by_row.sign[:200], certify=0.3)
+    assert model.updates_.times == 0
+
+
+def test_ids_stay_of_their_kind():
+    large = 2**60
+    pairs = [(large + row, column) for row in range(12) for column in range(8)]
+    model = LogisticCompleter(0, random_state=0).fit(pairs, np.arange(96) % 3 > 0)
+    with pytest.raises((TypeError, ValueError), match=r"1\.5"):
+        model.partial_fit([(1.5, 3)], [1])
+    model.partial_fit([(5.0, 3)], [1])
+    assert model.rows_.labels.dtype == np.int64
+    assert model.rows_.encode([large + 3])[0] == 3
+
+
+def test_a_copy_is_updated_like_the_model_itself(sampled):
+    model = copy.deepcopy(onebit.load(sampled))
+    assert model.partial_fit([(0, 1)], [1]).updates_.times == 1
+
+
+def test_the_noise_of_an_answer_is_the_same_in_its_row_and_its_column():
+    # Two effects with wide posteriors and one answer about their sum: the posterior of the sum and of
+    # either, by quadrature over both.
+    rng = np.random.default_rng(8)
+    pairs = [(row, column) for row in range(30) for column in range(30)]
+    chance = expit(np.add.outer(rng.normal(0, 1, 30), rng.normal(0, 1, 30)))
+    settings = {"pattern": None, "random_state": 0, "n_jobs": 1, "prior_scale": 0.03}
+    model = LogisticCompleter(0, inference="sampling", n_samples=600, n_chains=2, **settings)
+    model.fit(pairs, rng.random(900) < chance.ravel())
+    model.partial_fit([(500, 500)] * 3, [1, 1, 1])
+    draws = model.draws_
+    row, column = (side[-1, :, 0].astype(float) for side in draws.sides)
+    grid = np.linspace(-8, 8, 321)
+    u, v = np.meshgrid(grid, grid, indexing="ij")
+    weight = np.zeros_like(u)
+    for intercept, (a, b) in zip(draws.intercept[::20], draws.effects[::20], strict=True):
+        prior = np.exp(-0.5 * (u - intercept) ** 2 / a - 0.5 * v**2 / b) / np.sqrt(a * b)
+        weight += prior * expit(u + v) ** 3
+    weight /= weight.sum()
+    for drawn, values in ((row, u), (column, v), (row + column, u + v)):
+        mean = (weight * values).sum()
+        deviation = np.sqrt((weight * (values - mean) ** 2).sum())
+        assert abs(drawn.mean() - mean) < 0.25 * deviation
+        assert drawn.std() == pytest.approx(deviation, rel=0.15)
+
+
+def test_error_bars_are_not_made_of_answers_that_were_weighted_or_forgotten(saved):
+    model = onebit.load(saved).partial_fit([(0, 1)], [1], forget=0.9)
+    with pytest.raises(ValueError, match="forget below one"):
+        model.row_summary([0])
 
 
 def test_forgetting_widens_draws_towards_their_prior():
@@ -234,9 +384,11 @@ def test_an_update_that_fails_leaves_the_model_as_it_was(stream, certified, monk
     def fail(*_):
         raise MemoryError("in the middle")
 
-    monkeypatch.setattr(type(model.predictor_), "updated", fail)
-    with pytest.raises(MemoryError):
-        model.partial_fit(*stream[1])
+    for name in ("updated", "predicted"):
+        monkeypatch.setattr(type(model.predictor_), name, fail)
+        with pytest.raises(MemoryError):
+            model.partial_fit(*stream[1], certify=0.3)
+        monkeypatch.undo()
     assert model.updates_.times == 0
     assert len(model.rows_) == 140
     assert np.array_equal(model.predict_proba(stream[2][0]), before)
@@ -268,16 +420,22 @@ def test_what_an_update_touches_is_no_longer_certified(stream, certified):
 def test_a_fresh_hold_out_certifies_the_updated_model(stream, certified):
     model = onebit.load(certified).partial_fit(*stream[1], certify=0.4)
     held = round(0.4 * len(stream[1][1]))
-    assert len(model.held_out_.wrong) == held
     assert model.updates_.answers == len(stream[1][1]) - held
-    assert "on entries like the answers of the last update" in model.certify().sentence()
+    # Answers to entries that were answered before are held out and not counted.
+    known = set(map(tuple, stream[0][0].tolist()))
+    assert len(model.held_out_.wrong) <= held
+    labels = model.rows_.labels, model.columns_.labels
+    counted = zip(model.held_out_.rows, model.held_out_.columns, strict=True)
+    assert not known & {(int(labels[0][row]), int(labels[1][column])) for row, column in counted}
+    assert "that the last update answered for the first time" in model.certify().sentence()
     rows, columns = model.held_out_.rows, model.held_out_.columns
     wrong = model.predictions(rows, columns).decision * model.held_out_.sign <= 0
     assert np.array_equal(wrong, model.held_out_.wrong)
     marked = model.certified([(row, column) for row in range(150) for column in range(120)], 0.4)
-    known = {(int(row), int(column)) for part in stream[:1] for row, column in part[0]}
+    fitted = model.kept_answers().fitted  # a share of the first answers was held out of the fit
+    codes = fitted.by_row.owners(), fitted.by_row.index
     assert marked.any()
-    assert not marked[[row * 120 + column for row, column in known if row < 150]].all()
+    assert not marked[labels[0][codes[0]].to_numpy() * 120 + labels[1][codes[1]].to_numpy()].any()
 
 
 def test_an_updated_model_is_the_same_after_saving(stream, sampled, tmp_path):

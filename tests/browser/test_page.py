@@ -16,8 +16,8 @@ from selenium.webdriver.common.keys import Keys
 
 from onebit import LogisticCompleter
 from onebit.data.school import school
+from onebit.data.store import Store
 from onebit.serve import create_app
-from onebit.serve.store import Store
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver")),
@@ -192,8 +192,17 @@ def test_answers_can_be_sent_to_be_learnt_from(page, server):
     end = time.monotonic() + 10
     while not page.text("sent") and time.monotonic() < end:
         time.sleep(0.02)
-    assert "Sent: 1 answers" in page.text("sent")
+    assert "Sent: 1 answer, under the name" in page.text("sent")
     assert len(Store(server[1]).after().signs) == before + 1
+    page.press("n")
+    page.wait(2)
+    page.driver.find_element(By.ID, "send").click()
+    end = time.monotonic() + 10
+    while len(Store(server[1]).after().signs) < before + 2 and time.monotonic() < end:
+        time.sleep(0.02)
+    stored = Store(server[1]).after()
+    assert len(stored.signs) == before + 2  # the second answer alone
+    assert stored.rows[-1] == stored.rows[-2]
 
 
 def test_nothing_overflows_and_dark_is_dark(page):

@@ -264,3 +264,29 @@ def answers_needed(
         middle = (low + high) // 2
         low, high = (low, middle) if promise(middle) <= target else (middle, high)
     return high
+
+
+def hypergeometric_upper_bound(errors: int, trials: int, population: int, delta: float) -> int:
+    """Return an upper bound on how many of a population are wrong, from those found in a part of it.
+
+    The part was drawn evenly without replacement. The largest ``T`` with ``P(H <= errors) >= delta`` for
+    the number ``H`` of wrong ones in the part.
+
+    Examples
+    --------
+    >>> from onebit.certificates.bounds import hypergeometric_upper_bound
+    >>> hypergeometric_upper_bound(0, 50, 60, 0.05)  # 50 of 60 were looked at
+    1
+    """
+    if not 0 <= errors <= trials <= population:
+        raise ValueError(f"need errors <= trials <= population, got {errors}, {trials} and {population}")
+    from scipy.stats import hypergeom  # slow to import
+
+    low, high = errors, population - (trials - errors)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if hypergeom.cdf(errors, population, middle, trials) >= delta:
+            low = middle
+        else:
+            high = middle - 1
+    return low

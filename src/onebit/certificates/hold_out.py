@@ -33,13 +33,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.certificates.bounds import binomial_upper_bound, check_delta
+from onebit.certificates.bounds import (
+    binomial_upper_bound,
+    check_delta,
+    hypergeometric_upper_bound,
+)
 from onebit.certificates.statements import (
     ASSUMPTIONS,
     BLANKS,
     COMMONER,
     COUNTED_ONCE,
     DRAWN_EVENLY,
+    HELD_OUT,
     IID,
     KNOWN_IDS,
     LIKE_THE_ANSWERED,
@@ -70,8 +75,8 @@ UNTOUCHED = "of rows and columns that no later update has touched"
 WHERE = {
     "fit": LIKE_THE_ANSWERED,
     "elsewhere": f"{LIKE_THE_ANSWERED}, {UNTOUCHED}",
-    "update": "on entries like the answers of the last update",
-    "since": f"on entries like the answers of an earlier update, {UNTOUCHED}",
+    "update": "on entries like those that the last update answered for the first time",
+    "since": f"on entries like those that an earlier update answered for the first time, {UNTOUCHED}",
 }
 NOT_TOLD = (
     "which rows and columns later updates touched did not depend on whether their held-out answers were "
@@ -226,6 +231,24 @@ class HeldOut:
         )
         return GroupCertificate("predicted", said, certificates, delta, self.where)
 
+    def certify_groups(
+        self, by: str, labels: NDArray[np.int64], names: list[str], delta: float
+    ) -> GroupCertificate:
+        """Bound the error rates of groups that depend on no held-out answer, all at once.
+
+        ``labels`` are places in ``names``; -1 belongs to no group. A group with too few held-out answers
+        has a bound of one.
+        """
+        check_hold_out_delta(delta)
+        self._check_as_counted("the groups")
+        certificates = tuple(
+            self._certificate(
+                np.flatnonzero(labels == k), delta / len(names), f"the predictions {name}, {self.where},"
+            )
+            for k, name in enumerate(names)
+        )
+        return GroupCertificate(by, tuple(names), certificates, delta, self.where)
+
     def certify_selective(self, delta: float) -> SelectiveCertificate:
         """Bound the error rates of the surest shares, all at once."""
         check_hold_out_delta(delta)
@@ -312,13 +335,11 @@ class HeldOut:
         if isinstance(places, slice) and trials:
             terms[COMMONER] = float((self.sign != self.commoner).mean())
         if isinstance(places, slice) and self.blanks:
-            # Of all entries outside the fitted part at most a share `bound` is wrong; the held-out ones
-            # among them have had their errors counted.
-            outside = trials + self.blanks
-            terms[BLANKS] = min(max(bound * outside - errors, 0.0) / self.blanks, 1.0)
-        assumptions = ASSUMPTIONS
+            # Of all entries outside the fitted part so many are wrong at most; the held-out ones among
+            # them have had their errors counted.
+            most = hypergeometric_upper_bound(errors, trials, trials + self.blanks, delta)
+            terms[BLANKS] = (most - errors) / self.blanks
+        assumptions: tuple[str, ...] = ASSUMPTIONS
         if self.whence in ("elsewhere", "since"):
             assumptions = (*ASSUMPTIONS, NOT_TOLD)
-        return Certificate(
-            bound, delta, "hold-out, Clopper-Pearson", who, terms, assumptions, of_this_model=True
-        )
+        return Certificate(bound, delta, HELD_OUT, who, terms, assumptions, of_this_model=True)

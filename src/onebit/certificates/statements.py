@@ -40,6 +40,7 @@ TIES = "a score of exactly zero counts as wrong"
 KNOWN_IDS = "which rows and columns there are was known beforehand"
 ASSUMPTIONS = (IID, OUTSIDE, COUNTED_ONCE, KNOWN_IDS, TIES)
 
+HELD_OUT = "hold-out, Clopper-Pearson"
 # Names of terms that others read.
 COMMONER = "error of always the commoner answer"
 BLANKS = "of the blanks alone, at most"
@@ -147,6 +148,12 @@ class Certificate:
             "  terms: " + ", ".join(f"{name} {value:g}" for name, value in self.terms.items()),
             *(f"  assumes: {text}" for text in self.assumptions),
         ]
+        if self.method == HELD_OUT and not self.trivial:
+            most = (1.0 - self.bound) / max(self.bound, 1e-9)
+            lines.append(
+                "  of the blanks it says nothing if being answered multiplies the odds that a prediction "
+                f"is right by {most:.3g} or more (certify with a shift)"
+            )
         if self.trivial:
             lines.append(
                 "  too few answers, or too many errors: this is no lower than what always the commoner "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import typer
@@ -24,8 +25,36 @@ def certify(
     ] = "best",
     by: Annotated[
         str | None,
-        typer.Option(help="answer: one certificate for those said yes, one for those said no."),
+        typer.Option(
+            help="answer: one certificate for those said yes, one for those said no. row-answers or "
+            "column-answers: by how often the row, or the column, was answered."
+        ),
     ] = None,
+    row_groups: Annotated[
+        str | None,
+        typer.Option("--row-groups", metavar="FILE", help="One a group: a table of row id and group."),
+    ] = None,
+    col_groups: Annotated[
+        str | None, typer.Option("--col-groups", metavar="FILE", help="The same of columns.")
+    ] = None,
+    shift: Annotated[
+        float | None,
+        typer.Option(
+            help="Of the blanks, if being answered multiplies the odds that a prediction is right by at "
+            "most this much, such as 2."
+        ),
+    ] = None,
+    blanks: Annotated[
+        bool,
+        typer.Option(
+            "--blanks",
+            help="Of the blanks, by weighing held-out answers with the odds of being blank, which are "
+            "estimated from who answered what.",
+        ),
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="One sheet of all that held-out answers say, all at once.")
+    ] = False,
     max_error: Annotated[
         float | None,
         typer.Option(help="Say which predictions to keep so that at most this share is wrong."),
@@ -45,6 +74,10 @@ def certify(
       onebit certify movies.onebit
 
       onebit certify movies.onebit --by answer
+
+      onebit certify movies.onebit --all
+
+      onebit certify movies.onebit --shift 2
 
       onebit certify movies.onebit --max-error 0.1
 
@@ -71,14 +104,29 @@ def certify(
                 "(--method hold-out); fit again without --forget-answers for the others"
             )
         check_delta(delta)
+        if everything:
+            if by or row_groups or col_groups or shift or blanks or max_error or save or method != "best":
+                raise WrongCommand("--all stands alone; leave the other statements out")
+            made = fitted.sheet(delta)
+            claims = [vars(claim) for claim in made.claims]
+            voice.answer(_finite({"delta": delta, "claims": claims}), str(made))
+            return
         names = [name.strip() for name in method.split(",")]
         if len(names) > 1 and not {"all", "best"}.isdisjoint(names):
             raise WrongCommand("all and best stand alone; name the certificates, or use --method all")
         wanted = method if len(names) == 1 else names
         with voice.warnings_as_notes(), voice.bar("certifying") as tell:
-            found: list[Any] = [fitted.certify(delta, wanted, seed, by=by, tell=tell)]
+            found: list[Any] = [
+                fitted.certify(
+                    delta, wanted, seed,
+                    by=None if by is None else by.replace("-", " "), shift=shift,
+                    target="blanks" if blanks else None, row_groups=_groups(row_groups, fitted.rows_),
+                    column_groups=_groups(col_groups, fitted.columns_), tell=tell,
+                )
+            ]  # fmt: skip
         held_out = fitted.held_out_
-        if held_out is not None and held_out.disagreement is None and method == "best" and by is None:
+        plain = not (by or row_groups or col_groups or shift or blanks) and method == "best"
+        if held_out is not None and held_out.disagreement is None and plain:
             found += [fitted.certify(delta, by="answer"), fitted.certify_selective(delta)]
             voice.note(f"each of these holds with probability {confidence(delta)} by itself")
         content: dict[str, Any] = {
@@ -110,6 +158,29 @@ def certify(
             fitted.save(model)
             voice.note(f"written into {model}")
         voice.answer(content, text)
+
+
+def _groups(path: str | None, index: Any) -> Any:
+    """Read a table of ids and groups."""
+    if path is None:
+        return None
+    import pandas as pd
+
+    kind = None if index.labels.inferred_type in ("integer", "floating") else str
+    frame = pd.read_csv(path, sep=None, engine="python", dtype=None if kind is None else {0: kind})
+    if frame.shape[1] < 2:
+        raise ValueError(f"{path} needs two columns: id and group")
+    ids = frame.iloc[:, 0] if kind is None else frame.iloc[:, 0].astype(str)
+    return pd.Series(frame.iloc[:, 1].to_numpy(), index=pd.Index(ids))
+
+
+def _finite(content: Any) -> Any:
+    """Return content in which what is not known is null."""
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def info(model: o.Model, as_json: o.Json = False, quiet: o.Quiet = False) -> None:

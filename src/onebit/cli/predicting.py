@@ -321,12 +321,14 @@ def complete(
     Known answers stay as they are (as probabilities 0 and 1), and blanks are predicted, so that averages
     over the filled matrix are expected shares of yes if blanks come about like the answered entries.
     Lists of the best (--top) are a selection, of which no certificate of all predictions speaks: they
-    are not marked.
+    are not marked. With --max-error they keep what held-out answers in the lists can certify.
 
     Examples:
       onebit complete movies.onebit --top 10 -o recommendations.csv
 
       onebit complete movies.onebit --top 5 --row ann
+
+      onebit complete movies.onebit --top 10 --max-error 0.2 -o certified.csv
 
       onebit complete movies.onebit -o filled.parquet
     """
@@ -338,11 +340,8 @@ def complete(
         voice = Voice(quiet)
         if what not in ("answer", "probability", "score"):
             raise WrongCommand(f"--what is probability, answer or score, not {what!r}")
-        if top is not None and max_error is not None:
-            raise WrongCommand(
-                "--max-error marks predictions, and a list of the best of each row is a selection, of "
-                "which no certificate of all predictions speaks; leave one of the two out"
-            )
+        if top is not None and max_error is not None and answered:
+            raise WrongCommand("--max-error keeps blanks of the lists: leave --answered out")
         if top is None and not long and max_error is not None:
             raise WrongCommand("--max-error marks entries one by one: it goes with --long")
         if long and what != "probability":
@@ -381,8 +380,13 @@ def complete(
                 f"{fitted.probability_note}; --model logistic or auto give such"
             )
         kept = kept_predictions(voice, fitted, max_error, delta) if long and top is None else None
+        least = None
+        if top is not None and max_error is not None:
+            lists = fitted.certify_lists(top, max_error, delta)
+            voice.note(str(lists))
+            least = lists.threshold
         tables = (
-            best_blanks(fitted, top, rows, answered=answered)
+            best_blanks(fitted, top, rows, answered=answered, least=least)
             if top is not None
             else whole_matrix(fitted, rows, what, wide=not long, kept=kept, everywhere=everywhere)
         )

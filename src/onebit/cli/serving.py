@@ -8,10 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from onebit.cli import options as o
-from onebit.cli.predicting import loaded
 from onebit.cli.shell import Voice, WrongCommand, plain_errors
-
-LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
 def serve(
@@ -80,7 +77,8 @@ def serve(
             import uvicorn
 
             from onebit.serve.app import create_app
-            from onebit.serve.guard import Settings
+            from onebit.serve.guard import LOCAL, Settings
+            from onebit.serve.protocol import HastyProtocol
         except ModuleNotFoundError as error:
             raise ImportError(
                 f"serving needs {error.name}, which is not installed: pip install 'onebit[serve]'"
@@ -95,23 +93,26 @@ def serve(
                 "the environment variable ONEBIT_TOKEN"
             )
         path = _demo(voice) if model is None else model
-        fitted = loaded(path, threads)
         hosts = tuple(dict.fromkeys([*LOCAL, host, *(name or [])]))
         settings = Settings(token=token, hosts=hosts, origins=tuple(origin or ()))
-        voice.note(f"preparing {path}: {len(fitted.rows_):,} rows, {len(fitted.columns_):,} columns")
-        app = create_app(fitted, path=path, store=store, settings=settings, watch=watch)
+        voice.note(f"preparing {path}")
+        app = create_app(path, n_jobs=threads, store=store, settings=settings, watch=watch)
         config = uvicorn.Config(
             app, host=host, port=port, log_level="warning", access_log=False, server_header=False,
-            date_header=False, limit_concurrency=256, timeout_keep_alive=5, http="h11", ws="none",
+            date_header=False, limit_concurrency=256, timeout_keep_alive=5, http=HastyProtocol, ws="none",
             h11_max_incomplete_event_size=65536, timeout_graceful_shutdown=10,
         )  # fmt: skip
-        _run(voice, uvicorn.Server(config), token, host, path, store)
+        _run(voice, uvicorn.Server(config), token, path, store)
 
 
-def _run(voice: Voice, server: Any, token: str | None, host: str, path: str, store: str | None) -> None:
+def _run(voice: Voice, server: Any, token: str | None, path: str, store: str | None) -> None:
     """Run until Ctrl-C, and say where the page is once it is there."""
     import asyncio
     from contextlib import suppress
+
+    from onebit.serve.guard import LOCAL
+
+    host = server.config.host
 
     async def main() -> None:
         serving = asyncio.create_task(server.serve())

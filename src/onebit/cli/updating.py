@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +15,7 @@ from onebit.cli import options as o
 from onebit.cli.fitting import read
 from onebit.cli.predicting import loaded
 from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
+from onebit.data.files import InUse, lock
 
 
 def update(
@@ -87,54 +92,116 @@ def update(
             raise WrongCommand("name the model file to write with -o; it may be the same one")
         checked_output(output, stdout=False)
         check_distinct({"the new answers": file or store}, {"the model": output})
-        fitted = loaded(model, threads)
-        before = fitted.updates_, (len(fitted.rows_), len(fitted.columns_))
-        if file is not None:
-            reading = read(
-                voice, file, row, col, answer, wide, threshold, yes, no, format, delimiter, no_header,
-                skip_bad, drop, no_ids, blank,
+        with _alone(output):
+            _update(
+                voice, model, file, output, store, forget, certify, again, delta, threads,
+                lambda path: read(
+                    voice, path, row, col, answer, wide, threshold, yes, no, format, delimiter, no_header,
+                    skip_bad, drop, no_ids, blank,
+                ),
             )  # fmt: skip
-            new: tuple[Any, Any] = (reading.observations, None)
-            mark = None
-            if reading.observations.fingerprint() in fitted.updates_.batches and not again:
-                raise ValueError(
-                    f"the {reading.observations.n:,} answers of {file} were taken up before by {model}; "
-                    "--again takes them up once more"
-                )
-        else:
-            assert store is not None
-            new, mark = _from_store(store, fitted)
-            if new is None:
-                voice.note(f"{store}: nothing new since the last update; {model} is left as it is")
-                voice.answer({"answers": 0, "updates": fitted.updates_.times})
-                return
-        began = time.perf_counter()
-        with voice.warnings_as_notes():
-            fitted.partial_fit(*new, forget=forget, certify=certify)
-        if mark is not None:
-            fitted.updates_ = fitted.updates_.taken_from(*mark)
-        if fitted.record_ is not None and fitted.held_out_ is not None:
-            fitted.record_ = fitted.record_.with_certificate(fitted.certify(delta))
-        fitted.save(output)
-        content = _told(fitted, before, time.perf_counter() - began, delta)
-        voice.answer(content, _words(content, output))
 
 
-def _from_store(store: str, fitted: Any) -> tuple[Any, Any]:
-    """Return the new answers of a store, and how far they go; nothing where there are none."""
+@contextmanager
+def _alone(output: str) -> Iterator[None]:
+    """Keep a second update of the same file from writing over the first one's."""
+    target = Path(os.path.realpath(output))
+    try:
+        with lock(target.with_name(f".{target.name}.lock"), output):
+            yield
+    except InUse as error:
+        raise ValueError(f"{str(error).split(';')[0]}, which updates it; wait for it") from None
+
+
+def _update(
+    voice: Voice,
+    model: str,
+    file: str | None,
+    output: str,
+    store: str | None,
+    forget: float,
+    certify: float | None,
+    again: bool,
+    delta: float,
+    threads: int | None,
+    reading_of: Callable[[str], Any],
+) -> None:
+    """Load, take up, save."""
+    fitted = loaded(model, threads)
+    before = fitted.updates_, (len(fitted.rows_), len(fitted.columns_))
+    mark = None
+    if file is not None:
+        seen = reading_of(file).observations
+        new: tuple[Any, Any] = (seen, None)
+        if seen.fingerprint() in _taken(fitted) and not again:
+            raise ValueError(
+                f"the {seen.n:,} answers of {file} were taken up before by {model}; --again takes them "
+                "up once more"
+            )
+    else:
+        assert store is not None
+        new, mark = _from_store(voice, store, fitted)
+        if new is None:
+            voice.note(f"{store}: nothing new since the last update; {model} is left as it is")
+            voice.answer({"answers": 0, "updates": fitted.updates_.times})
+            return
+    began = time.perf_counter()
+    with voice.warnings_as_notes():
+        fitted.partial_fit(*new, forget=forget, certify=certify)
+    if mark is not None:
+        fitted.updates_ = fitted.updates_.taken_from(*mark)
+    if fitted.record_ is not None and fitted.held_out_ is not None:
+        fitted.record_ = fitted.record_.with_certificate(fitted.certify(delta))
+    fitted.save(output)
+    content = _told(fitted, before, time.perf_counter() - began, delta)
+    voice.answer(content, _words(content, output))
+
+
+def _taken(fitted: Any) -> set[str]:
+    """Return the fingerprints of the answers that a model has learnt from: its fit's, its updates'."""
+    found = set(fitted.updates_.batches)
+    if fitted.record_ is not None:
+        found.add(fitted.record_.fingerprint)
+    if fitted.answers_kept:
+        found.add(fitted.kept_answers().everything.fingerprint())
+    return found
+
+
+def _from_store(voice: Voice, store: str, fitted: Any) -> tuple[Any, Any]:
+    """Return the new answers of a store, and how far they go; nothing where there are none.
+
+    Answers whose ids are of another kind than the model's are left out, and counted.
+    """
     import pandas as pd
 
-    from onebit.serve.store import Store
+    from onebit.data.store import Store
 
     kept = Store(store, create=False)
     try:
-        found = kept.after(fitted.updates_.stores.get(kept.id, 0))
+        found = kept.after(*fitted.updates_.stores.get(kept.id, (0, "")))
     finally:
         kept.close()
-    if not found.signs:
+    good = [
+        place
+        for place, ids in enumerate(zip(found.rows, found.columns, strict=True))
+        if all(_fits(index, one) for index, one in zip((fitted.rows_, fitted.columns_), ids, strict=True))
+    ]
+    if len(good) < len(found.signs):
+        left = len(found.signs) - len(good)
+        voice.note(f"{store}: {left:,} answers left out: their ids are of another kind than the model's")
+    if not good:
         return None, None
-    pairs = pd.DataFrame({"row": found.rows, "column": found.columns})
-    return (pairs, found.signs), (kept.id, found.last)
+    pairs = pd.DataFrame(
+        {"row": [found.rows[k] for k in good], "column": [found.columns[k] for k in good]}
+    )
+    return (pairs, [found.signs[k] for k in good]), (kept.id, found.last, found.mark)
+
+
+def _fits(index: Any, value: Any) -> bool:
+    """Say whether an id is of the kind of a model's ids."""
+    kinds: dict[str, Any] = {"integer": int, "floating": (int, float)}
+    wanted = kinds.get(index.labels.inferred_type, str)
+    return isinstance(value, wanted) and (isinstance(value, str) or abs(value) < 2**63)
 
 
 def _told(fitted: Any, before: tuple[Any, tuple[int, int]], seconds: float, delta: float) -> Any:
@@ -153,9 +220,12 @@ def _told(fitted: Any, before: tuple[Any, tuple[int, int]], seconds: float, delt
 
 def _words(content: Any, output: str) -> str:
     held = f", {content['held_out']:,} held out" if content["held_out"] else ""
+    counts = [
+        f"{content[name]:,} {word}{'' if content[name] == 1 else 's'}"
+        for name, word in (("answers", "answer"), ("new_rows", "new row"), ("new_columns", "new column"))
+    ]
     said = [
-        f"{content['answers']:,} answers taken up{held}; {content['new_rows']:,} new rows, "
-        f"{content['new_columns']:,} new columns. Written to {output}.",
+        f"{counts[0]} taken up{held}; {counts[1]}, {counts[2]}. Written to {output}.",
         content["certificate"]
         or "Nothing of this model is certified any more; --certify 0.1 holds new answers out.",
     ]

@@ -26,6 +26,7 @@ from onebit.completers.archive import fit_identity, save
 from onebit.completers.certified import Certified
 from onebit.completers.intake import hold_out, observations_of
 from onebit.completers.interviewing import Interviewing
+from onebit.completers.keeping import Keeping
 from onebit.completers.parameters import Check, check_parameters
 from onebit.completers.predicting import Predicting
 from onebit.completers.predictions import Answers, Codes
@@ -77,7 +78,14 @@ class Found:
 
 
 class PairClassifier(
-    Predicting, Updating, Interviewing, Certified, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
+    Predicting,
+    Updating,
+    Interviewing,
+    Certified,
+    Keeping,
+    ClassifierMixin,
+    BaseEstimator,
+    metaclass=ABCMeta,
 ):
     """A classifier of (row, column) pairs, fitted on a table of pairs and their answers.
 

@@ -15,14 +15,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from onebit.certificates import procedures
+from onebit.certificates.claims import Sheet
 from onebit.certificates.hold_out import SAID, HeldOut
 from onebit.certificates.ladder import OWN, Ladder, share_delta
 from onebit.certificates.statements import (
     Certificate,
     GroupCertificate,
-    Kept,
-    SelectiveCertificate,
 )
+from onebit.completers.claiming import blank_certificate, group_certificate, sheet, shift_certificate
 from onebit.completers.drawing import PATTERNED, Drawing
 from onebit.completers.predictions import Answers, Codes, Predictions, table_blocks
 from onebit.completers.updates import Updates
@@ -60,6 +60,8 @@ class Certified(Drawing):
         def fit(self, X: Any, *, callback: Any = None) -> Self: ...  # noqa: D102
         def predictions(self, rows: Codes, columns: Codes) -> Predictions: ...  # noqa: D102
         def _codes(self, pairs: Any) -> tuple[Codes, Codes]: ...
+        def _still_open(self, rows: Codes, columns: Codes, *, updated: bool) -> NDArray[np.bool_]: ...
+        def _known_entries(self) -> NDArray[np.int64]: ...
         def _decisions(self, rows: Codes, columns: Codes) -> NDArray[np.float64]: ...
         @property
         def _machine(self) -> Machine: ...
@@ -90,12 +92,18 @@ class Certified(Drawing):
         """Count what became of held-out answers of an update, whose ids have codes of their own."""
         held = division.held
         rows, columns = places[0][held.rows], places[1][held.columns]
-        fitted_too, open = held.fitted_too, held.open
+        new = ~held.fitted_too
+        # Without the old answers nobody knows which entries are open.
+        open = np.zeros(len(rows), dtype=bool)
         if self._answers is not None:
+            new &= ~np.isin(rows * np.int64(len(self.columns_)) + columns, self._known_entries())
             open = self._still_open(rows, columns, updated=True)
-            known = np.isin(rows * np.int64(len(self.columns_)) + columns, self._known_entries())
-            fitted_too = fitted_too | known
-        held = Held(rows, columns, held.sign, fitted_too, open)
+        if not new.any():
+            raise ValueError(
+                "every held-out answer is about an entry that was answered before, and such answers say "
+                "nothing of the others; leave certify out, or give answers to new entries"
+            )
+        held = Held(rows[new], columns[new], held.sign[new], held.fitted_too[new], open[new])
         return replace(self._count(held, division.commoner, None), whence="update")
 
     def _count(self, held: Held, commoner: int, blanks: int | None) -> HeldOut:
@@ -125,7 +133,12 @@ class Certified(Drawing):
         method: str | Sequence[str] = "best",
         random_state: int = 0,
         *,
-        by: str | None = None,
+        by: Any = None,
+        shift: float | None = None,
+        target: str | None = None,
+        propensities: Any = None,
+        row_groups: Any = None,
+        column_groups: Any = None,
         tell: Callable[[int, int, str], None] | None = None,
     ) -> Certificate | GroupCertificate | Ladder:
         """Bound an error rate, with probability ``1 - delta``.
@@ -146,9 +159,21 @@ class Certified(Drawing):
         random_state : int
             Seed of the Monte Carlo estimates, and of the rungs that fit models of their own. Trying
             several and quoting the best is a search that no certificate pays for.
-        by : {None, "answer"}
+        by : {None, "answer", "row answers", "column answers"}
             "answer" bounds the error rates of the predictions that say "no" and of those that say "yes",
             both at once. Where one answer is rare, an error rate of all predictions says little of them.
+            The other two take bands of how many fitted answers a row, or a column, has.
+        row_groups, column_groups : mapping or Series, optional
+            From ids to groups: one certificate a group, all at once. A group with too few held-out
+            answers says so.
+        shift : float, optional
+            Bound the error rate of the *blanks*, if being answered multiplies the odds that a prediction
+            is right by at most this much. A certificate prints the shift at which it says nothing.
+        target : {None, "blanks"}
+            "blanks" weighs the held-out answers by the odds of being blank.
+        propensities : DataFrame or matrix, optional
+            For ``target="blanks"``: the probability with which each entry is answered. Without it they
+            are estimated from who answered what, and that they are right is an assumption.
         tell : callable, optional
             Called with the number of rungs made, of all, and the name of the next one.
 
@@ -163,8 +188,26 @@ class Certified(Drawing):
         check_is_fitted(self)
         if self.held_out_ is None and not self._certifiable:
             raise ValueError(UPDATED if self.updates_.times else NOT_CERTIFIABLE)
-        if by is not None:
-            return self._certify_by(by, delta, method)
+        grouped = [
+            (side, part) for side, part in enumerate((row_groups, column_groups)) if part is not None
+        ]
+        asked = [name for name, value in (("by", by), ("target", target)) if value is not None]
+        if len(asked) + len(grouped) > 1 or (shift is not None and (by is not None or grouped)):
+            raise ValueError("by, row_groups, column_groups and target are asked for one at a time")
+        if propensities is not None and target is None:
+            raise ValueError('propensities go with target="blanks"')
+        if asked or grouped or shift is not None:
+            if method not in ("best", OWN):
+                raise ValueError(f"only held-out answers certify this; leave method={method!r} out")
+            if target is not None:
+                if target != "blanks":
+                    raise ValueError(f'target must be "blanks" or None, got {target!r}')
+                return blank_certificate(self, propensities, delta, shift, random_state)
+            if shift is not None:
+                return shift_certificate(self._held_out_answers().certify(delta), shift)
+            if by == "answer":
+                return self._held_out_answers().certify_by_answer(delta, self._said)
+            return group_certificate(self, grouped[0] if grouped else by, delta)
         rungs = self._rungs(random_state)
         if method == "best":
             method = OWN
@@ -197,12 +240,15 @@ class Certified(Drawing):
         no, yes = (f'said "{word}"' for word in self.classes_)
         return no, yes
 
-    def _certify_by(self, by: str, delta: float, method: str | Sequence[str]) -> GroupCertificate:
-        if by != "answer":
-            raise ValueError(f'by must be "answer" (the predicted answer) or None, got {by!r}')
-        if method not in ("best", OWN):
-            raise ValueError(f"only held-out answers certify groups; leave method={method!r} out")
-        return self._held_out_answers().certify_by_answer(delta, self._said)
+    def sheet(self, delta: float = 0.05, shift: float = 2.0) -> Sheet:
+        """Return everything that held-out answers say of this model, on one sheet, all at once.
+
+        Error rates of all predictions and of those that say either answer, of the blanks under a
+        ``shift``, log-loss and Brier score, and how much better than the commoner answer and than row and
+        column effects alone.
+        """
+        check_is_fitted(self)
+        return sheet(self, delta, shift)
 
     def certificate_methods(self) -> tuple[str, ...]:
         """Return the names of the certificates that this model can have, as ``certify`` takes them."""
@@ -288,98 +334,3 @@ class Certified(Drawing):
         second._answers = Answers(everything)
         second.held_out_ = replace(held_out, disagreement=float(share))
         return second
-
-    def certify_selective(self, delta: float = 0.05) -> SelectiveCertificate:
-        """Bound the error rates of the surest 10 %, 20 %, ... 90 % of the predictions, all at once."""
-        return self._held_out_answers().certify_selective(delta)
-
-    def keep(self, max_error: float, delta: float = 0.05) -> Kept:
-        """Find which predictions can be kept so that at most ``max_error`` of them are wrong.
-
-        With probability ``1 - delta``, on entries like the answered ones, at most ``max_error`` of the
-        kept predictions that say "yes" are wrong, and at most ``max_error`` of those that say "no".
-        ``certified(pairs, max_error)`` says which of given pairs they are.
-        """
-        return self._held_out_answers().keep(max_error, delta, self._said)
-
-    def _known_entries(self) -> NDArray[np.int64]:
-        """Return the numbers of the entries whose answers were fitted, folded in or taken up later."""
-        if self._fitted_entries is None:
-            assert self._answers is not None
-            view, width = self._answers.fitted.by_row, np.int64(len(self.columns_))
-            parts = [view.owners() * width + view.index]
-            parts += [rows * width + columns for rows, columns, _ in self._folded]
-            self._fitted_entries = np.unique(np.concatenate(parts))
-        return self._fitted_entries
-
-    def _still_open(self, rows: Codes, columns: Codes, *, updated: bool) -> NDArray[np.bool_]:
-        """Say of which pairs of codes the row and the column have fitted answers, and the entry none.
-
-        ``updated``: answers that came after the fit count too.
-        """
-        assert self._answers is not None
-        fitted = self._answers.fitted
-        found = np.ones(len(rows), dtype=bool)
-        for side, codes in enumerate((rows, columns)):
-            view = (fitted.by_row, fitted.by_column)[side]
-            has = np.zeros(len((self.rows_, self.columns_)[side]), dtype=bool)
-            has[: view.size] = view.counts > 0
-            if updated:
-                for part in self._folded:
-                    has[part[side]] = True
-            found &= (codes >= 0) & has[np.maximum(codes, 0)]
-        entries = rows * np.int64(len(self.columns_)) + columns
-        return found & ~np.isin(entries, self._known_entries())
-
-    def marked(self, kept: Kept, rows: Codes, columns: Codes, found: Predictions) -> NDArray[np.bool_]:
-        """Say which predictions of pairs of codes are among those that ``keep`` found.
-
-        Only open entries can be: of rows and columns with fitted answers, whose own answer was not
-        fitted, since the held-out answers that were counted are of such entries. Rows and columns that
-        an update has touched since have other predictions than those that were counted.
-        """
-        if self._answers is None:
-            raise ValueError(
-                "which entries were fitted is not known any more, so none can be marked: the model was "
-                "saved without its answers, or fitted on a cluster"
-            )
-        still_open = self._still_open(rows, columns, updated=self._held_out_answers().of_update)
-        touched = self.updates_.touched(rows, columns)
-        return kept.includes(found.yes, found.confidence) & still_open & ~touched
-
-    def certified(self, X: Any, max_error: float = 0.1, delta: float = 0.05) -> NDArray[np.bool_]:
-        """Say which predictions belong to those of which at most ``max_error`` are wrong.
-
-        The statement is that of ``keep``: with probability ``1 - delta``, on entries like the answered
-        ones, at most ``max_error`` of the marked predictions that say "yes" are wrong, and at most
-        ``max_error`` of those that say "no". It speaks of all such entries together. A selection that
-        favours some of them, such as the highest probabilities of each row, may do worse.
-
-        Parameters
-        ----------
-        X : two-column table
-            Pairs of ids. Rows and columns without a fitted answer, and entries whose answer was fitted,
-            are never marked.
-        max_error : float, default 0.1
-            The share that may be wrong.
-        delta : float, default 0.05
-            The probability with which the statement may fail.
-
-        Returns
-        -------
-        ndarray of bool
-
-        Examples
-        --------
-        >>> from onebit import LogisticCompleter, simulate
-        >>> world = simulate.world("B1", rank=2, shape=(80, 60), density=0.5, seed=0)
-        >>> model = LogisticCompleter(random_state=0).fit(world.pairs, world.answers, certify=0.2)
-        >>> bool(model.certified(world.all_pairs, max_error=0.1).any())
-        True
-        >>> bool(model.certified([(0, "no such column")])[0])
-        Traceback (most recent call last):
-        TypeError: column ids here are strings ...
-        """
-        rows, columns = self._codes(X)
-        kept = self.keep(max_error, delta)
-        return self.marked(kept, rows, columns, self.predictions(rows, columns))

@@ -39,6 +39,12 @@ def _sampled_draws(model: Any, own: Any, callback: Any) -> tuple[Draws, str]:
             "this model has features and is not sampled, and its file does not hold them for a "
             'sampling run; fit with inference="sampling" (--inference sampling)'
         )
+    if model.updates_.lossy:
+        raise ValueError(
+            "this model was updated with weights, or with forget below one, which the answers that it "
+            "keeps do not say, and it is not sampled: error bars would be of other answers; fit again, "
+            'with inference="sampling" if it is to be updated like this'
+        )
     sampled = clone(own).set_params(
         inference="sampling", temperature=1.0, n_samples=SAMPLES, n_burn_in=BURN_IN,
         n_chains=CHAINS, n_thin=1, settle="auto", sparse=None, n_init=1, verbose=0,

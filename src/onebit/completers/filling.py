@@ -177,7 +177,13 @@ def best_columns(
     They are the most probable among a few times as many with the highest scores. Entries that have an
     answer already are left out unless ``answered``.
     """
-    seen = None if answered else known_answers(model)
+    yield from listed_columns(model, count, rows, None if answered else known_answers(model))
+
+
+def listed_columns(
+    model: Filled, count: int, rows: Codes, seen: View | None
+) -> Iterator[tuple[Codes, NDArray[np.int64], Codes, Predictions]]:
+    """Yield the same, where the entries that are left out are given."""
     width = candidates(model, count)
     size = max(1, BLOCK // max(width, 1))
     for begin in range(0, len(rows), size):

@@ -105,6 +105,7 @@ def _fold_in_side(model: Any, side: int, answered: Any, told: Given | None) -> i
         model._folded = [*model._folded, (*(entries if side == 0 else entries[::-1]), sign)]
     indexes[side] = fitted.extended(index.labels)
     model.rows_, model.columns_ = indexes
+    model._fitted_entries = None  # entries are numbered by the width of the table
     return len(index)
 
 

@@ -194,6 +194,10 @@ class Interview:
             raise ValueError(f"the model does not know the column {unknown!r}")
         return self.forecast.probability[codes]
 
+    def score_moments(self, codes: Codes) -> tuple[Array, Array]:
+        """Return mean and variance of the row's scores on some columns, given by their codes."""
+        return self._population.score_moments(self.standing, codes)
+
     @property
     def askable(self) -> int:
         """The number of columns that could be asked at the beginning."""

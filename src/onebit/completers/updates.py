@@ -18,6 +18,7 @@ Marks = NDArray[np.bool_]
 # Batches whose fingerprints are kept, so that none is taken up twice by mistake.
 REMEMBERED = 1000
 _LONGEST = 100
+PARTS = ("times", "answers", "batches", "since", "lossy", "stores")
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,11 @@ class Updates:
         From these codes on, rows (columns) have come after the fit and all their answers are known.
     batches : tuple of str
         Fingerprints of the last batches.
+    lossy : bool
+        Whether answers had weights, or older ones were forgotten in part: the answers that are kept do
+        not say so.
     stores : dict
-        How many answers of each store of answers were taken up, by the store's name.
+        How far the answers of each store were taken up: the number of the last one, and its fingerprint.
     """
 
     since: tuple[int, int]
@@ -47,7 +51,8 @@ class Updates:
     rows: Marks = field(default_factory=lambda: np.zeros(0, dtype=bool))
     columns: Marks = field(default_factory=lambda: np.zeros(0, dtype=bool))
     batches: tuple[str, ...] = ()
-    stores: dict[str, int] = field(default_factory=dict)
+    lossy: bool = False
+    stores: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def touched(self, rows: Codes, columns: Codes) -> Marks:
         """Say of which pairs of codes the row or the column has been touched."""
@@ -74,9 +79,9 @@ class Updates:
             self, times=self.times + 1, answers=answers, rows=marks[0], columns=marks[1], batches=batches
         )
 
-    def taken_from(self, store: str, last: int) -> Updates:
+    def taken_from(self, store: str, last: int, mark: str) -> Updates:
         """Return the same, with how far the answers of a store were taken up."""
-        return replace(self, stores=self.stores | {store: last})
+        return replace(self, stores=self.stores | {store: (last, mark)})
 
     def words(self) -> str:
         """Return what there has been, in words; nothing where nothing was."""
@@ -89,12 +94,14 @@ class Updates:
         """Return everything as arrays and JSON, for saving."""
         tensors: Tensors = {"updates.rows": self.rows, "updates.columns": self.columns}
         content = {"times": self.times, "answers": self.answers, "batches": list(self.batches)}
-        return tensors, content | {"since": list(self.since), "stores": self.stores}
+        since = list(self.since)
+        stores = {name: list(mark) for name, mark in self.stores.items()}
+        return tensors, content | {"since": since, "lossy": self.lossy, "stores": stores}
 
     @classmethod
     def from_state(cls, tensors: Tensors, content: dict[str, Any], shape: tuple[int, int]) -> Updates:
         """Restore what ``state`` returned, checked."""
-        checked.only(content, ("times", "answers", "batches", "since", "stores"), "its updates")
+        checked.only(content, PARTS, "its updates")
         marks = [checked.checked_array(tensors, f"updates.{name}", bool, (None,)) for name in SIDES]
         if any(len(part) > size for part, size in zip(marks, shape, strict=True)):
             raise checked.FileError("updates of more rows or columns than there are")
@@ -113,5 +120,10 @@ class Updates:
             marks[0],
             marks[1],
             tuple(batches),
-            {str(name): checked.whole(stores, name) for name in stores},
+            checked.flag(content, "lossy"),
+            {str(name): _restored_mark(checked.listed(stores, name, 2)) for name in stores},
         )
+
+
+def _restored_mark(mark: list[Any]) -> tuple[int, str]:
+    return checked.whole(mark, 0), checked.text(mark, 1)[:_LONGEST]

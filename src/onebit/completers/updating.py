@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -112,6 +113,7 @@ class Updating:
         """
         check_is_fitted(self)
         self.folded_in_ = fold_in(self, X, y, (row_features, column_features))
+        keep_in_step(self)
         skipped = self.folded_in_.skipped()
         if skipped:
             warnings.warn(f"fold_in: {skipped}", stacklevel=2)
@@ -130,10 +132,10 @@ class Updating:
         """Take up new answers of known and new rows and columns; the old answers are not needed.
 
         The posterior is the prior of the new answers: rows and columns that have some move, in a few
-        rounds over these answers, and everything else stays as it is, variances and means of all rows
-        included. New ids begin at their prior, as in ``fold_in`` (whose features they take, if they are
-        folded in first). Kept draws are moved one by one. The order of the answers in a batch does not
-        matter, and how they are cut into batches matters little.
+        rounds over these answers, and the others stay as they are, as does what was learnt of all of
+        them (variances, strength of the pattern). New ids begin at their prior, as in ``fold_in`` (whose
+        features they take, if they are folded in first). Kept draws are moved one by one. The order of
+        the answers in a batch does not matter, and how they are cut into batches matters little.
 
         An answer is one more: whoever sends one again counts it twice.
 
@@ -143,8 +145,9 @@ class Updating:
             New answers, as ``fit`` takes them: pairs and answers, a matrix with blanks, or
             ``Observations``.
         forget : float, default 1
-            The share that counts, from now on, of what was known of a row or column with new answers,
-            between 0 and 1; the prior counts for the rest. Below one where people or things change.
+            How firmly a row or column with new answers is held to where it stood: its precision counts
+            for this share, above 0 and at most 1, and that of its prior for the rest. Below one where
+            people or things change.
         certify : float, optional
             Share of the new answers to hold out, for a certificate of the model as it is then: of
             entries like these answers. Without, what the fit's certificate says is left of rows and
@@ -179,23 +182,35 @@ class Updating:
             division = hold_out(new, certify, getattr(self, "random_state", None))
         grown = _grown(self, new, new if division is None else division.fitted)
         predictor = self.predictor_.updated(_batch(self, grown, float(forget)), self._machine)
-        # Nothing fails from here on. What was held out is counted before its predictions change.
-        before = self.held_out_
-        counted = division is not None
-        self.updates_ = self.updates_.after(
-            grown.rows, grown.columns, grown.shape, new.fingerprint(), counted
+        # What was held out is counted before its predictions change, and all is done on a copy, which
+        # takes over at the very end.
+        before, model = self.held_out_, copy.copy(self)
+        times = self.updates_.after(
+            grown.rows, grown.columns, grown.shape, new.fingerprint(), division is not None
         )
-        self.predictor_ = predictor
-        self.rows_, self.columns_ = grown.indexes
-        self._folded = _joined([*self._folded, (grown.rows, grown.columns, grown.sign)])
-        self._certifiable, self._fitted_entries = False, None
+        lossy = forget < 1.0 or new.weighted
+        model.updates_ = replace(times, lossy=True) if lossy else times
+        model.predictor_ = predictor
+        model.rows_, model.columns_ = grown.indexes
+        model._folded = _joined([*self._folded, (grown.rows, grown.columns, grown.sign)])
+        model._certifiable, model._fitted_entries = False, None
         if self.record_ is not None:  # what was certified was another predictor
-            self.record_ = replace(self.record_, certificates=())
+            model.record_ = replace(self.record_, certificates=())
         if division is not None:
-            self.held_out_ = self._counted_update(grown.places, division)
+            model.held_out_ = model._counted_update(grown.places, division)
         elif before is not None:
-            self.held_out_ = before.elsewhere(self.updates_.touched(before.rows, before.columns))
+            model.held_out_ = before.elsewhere(times.touched(before.rows, before.columns))
+        self.__dict__.update(model.__dict__)
+        keep_in_step(self)
         return self
+
+
+def keep_in_step(model: Any) -> None:
+    """Let the completer that a search has chosen know what the model knows now."""
+    chosen = model.__dict__.get("completer_")
+    if chosen is not None:
+        for name in ("predictor_", "rows_", "columns_", "updates_", "_folded"):
+            setattr(chosen, name, getattr(model, name))
 
 
 class _Grown(NamedTuple):

@@ -221,6 +221,14 @@ class IdIndex:
 
     def extended(self, new: pd.Index) -> IdIndex:
         """Return an index with ``new`` ids appended after the known ones, also where they are listed."""
+        if self._index.inferred_type == "integer" and new.inferred_type == "floating":
+            # Together they would all be floats, and large ids no longer themselves.
+            broken = new[new != new.astype("int64")] if np.isfinite(new.to_numpy()).all() else new
+            if len(broken):
+                raise TypeError(
+                    f"{self.side} ids here are whole numbers, and {_shown(broken[0])} is none; convert it"
+                )
+            new = new.astype("int64")
         last = np.arange(len(self), len(self) + len(new), dtype=np.int32)
         order = None if self._order is None else np.append(self._order, last)
         return IdIndex(self._index.append(new).rename(self._index.name), self.side, order)

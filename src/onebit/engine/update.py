@@ -3,10 +3,11 @@
 A row's answers enter its posterior as natural parameters, which add up: what the old answers said is the
 precision of the row's Gaussian and that precision times its mean. New answers are summed up on top of it,
 rows and columns in turn, until neither moves. Only rows and columns that have new answers take part, and
-what stands above them (variances, means, slopes) stays as it was fitted.
+what stands above them (variances, means, slopes) stays as it was fitted. New ones begin at their prior,
+as in a fold-in.
 
-With ``forget`` below one, what was said before counts for that share of itself, and the prior for the
-rest, each time that a row (or column) has new answers.
+With ``forget`` below one a row (or column) that has new answers is held less firmly than before: its
+precision counts for that share, and the prior's for the rest. Where it stands stays.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from onebit.engine.cpu.apart import Natural
 from onebit.engine.cpu.side import Side
 from onebit.engine.cpu.threads import Threads
 from onebit.model.gaussians import Gaussians, independent_gaussians
+from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import Loss
 from onebit.model.placing import Placing
 from onebit.model.posterior import Posterior
@@ -80,9 +82,9 @@ class Batch:
 class Touched(NamedTuple):
     """The rows (or columns) that have new answers.
 
-    ``view`` holds these answers, both sides counted from zero. ``known`` are the lines of what is known
-    of them (pattern, features), and ``moved`` is how much further these are than before; None where
-    nothing is known.
+    ``view`` holds these answers, both sides counted from zero. ``known`` are the lines of the pattern of
+    those that came after the fit, zero for the others, whose prior is in their posterior already;
+    ``moved`` is how much further these lines are than before. None where no prior mean depends on them.
     """
 
     codes: Codes
@@ -169,19 +171,21 @@ def updated(
     """Return a posterior that has taken up new answers."""
     pool = Threads(1, None)
     hierarchy = replace(posterior.hierarchy, shape=batch.shape)
-    begun = [_begun(posterior, side, part) for side, part in enumerate(touched)]
-    sides = [
-        Side(start, hierarchy, side, touched[side].view, pool) for side, (start, _) in enumerate(begun)
-    ]
+    sides = [_begun(posterior, hierarchy, side, part, pool) for side, part in enumerate(touched)]
     before = [
-        _said_before(posterior, side, touched[side], *begun[side], batch.forget, temperature)
-        for side in (0, 1)
+        _said_before(posterior, part, touched[side], batch.forget, temperature)
+        for side, part in enumerate(sides)
     ]
     nothing = [(np.zeros((1, part.mean.shape[1])),) * 2 for part in sides]
-    for _ in range(MAX_ROUNDS):
+    for number in range(MAX_ROUNDS):
         change = 0.0
         for side, part in enumerate(sides):
             last = part.mean.copy()
+            if side == hierarchy.sparse and number and touched[side].fresh.any():
+                # There the prior of new members depends on where they are.
+                again = _said_before(posterior, part, touched[side], 1.0, temperature)
+                for kept, new in zip(before[side], again, strict=True):
+                    kept[touched[side].fresh] = new[touched[side].fresh]
             said = part.accumulate(sides[1 - side].table, loss)
             part.solve(said + before[side], nothing[side], temperature)
             change = max(change, float(np.abs(part.mean - last).max(initial=0.0)))
@@ -195,8 +199,10 @@ def updated(
     return replace(posterior, rows=rows, columns=columns, hierarchy=hierarchy, placings=placings)
 
 
-def _begun(posterior: Posterior, side: int, touched: Touched) -> tuple[Gaussians, Gaussians]:
-    """Return where touched members are, new ones at their prior, and the prior of all of them."""
+def _begun(
+    posterior: Posterior, hierarchy: Hierarchy, side: int, touched: Touched, pool: Threads
+) -> Side:
+    """Return touched members where they are, new ones at their prior."""
     own = posterior.sides[side]
     moments = posterior.hierarchy.prior_moments(side, posterior.hyper, touched.known)
     mean, variance = (
@@ -207,30 +213,28 @@ def _begun(posterior: Posterior, side: int, touched: Touched) -> tuple[Gaussians
     known = ~touched.fresh
     codes = touched.codes[known]
     mean[known], covariance[known] = own.mean[codes], own.covariance[codes]
-    return Gaussians(mean, covariance, own.full), prior
+    lines = None if touched.known is None else touched.known.astype(np.float32)
+    return Side(Gaussians(mean, covariance, own.full), hierarchy, side, touched.view, pool, lines)
 
 
 def _said_before(
-    posterior: Posterior,
-    side: int,
-    touched: Touched,
-    start: Gaussians,
-    prior: Gaussians,
-    forget: float,
-    temperature: float,
+    posterior: Posterior, part: Side, touched: Touched, forget: float, temperature: float
 ) -> Natural:
     """Return the natural parameters of what was known of touched members before, prior included."""
+    start = part.gaussians()
+    own, pull = (np.broadcast_to(term, start.mean.shape) for term in part.prior(posterior.hyper))
     precision: Array = np.linalg.inv(start.dense_covariance()).astype(np.float64)
-    linear = np.einsum("mab,mb->ma", precision, start.mean)
-    own = 1.0 / prior.variance
+    places = np.arange(own.shape[1])
     if forget < 1.0:
         precision *= forget
-        places = np.arange(own.shape[1])
         precision[:, places, places] += (1.0 - forget) * own
-        linear = forget * linear + (1.0 - forget) * own * prior.mean
-    slopes = posterior.hyper.slopes[side]
+    linear = np.einsum("mab,mb->ma", precision, start.mean)
+    slopes = posterior.hyper.slopes[part.side]
     if touched.moved is not None and slopes is not None:
         linear += own * (touched.moved @ slopes.mean)
+    precision[touched.fresh] = 0.0
+    precision[np.flatnonzero(touched.fresh)[:, None], places, places] = own[touched.fresh]
+    linear[touched.fresh] = pull[touched.fresh]
     lower = np.tril_indices(own.shape[1])
     packed = precision[:, lower[0], lower[1]]
     return Natural(packed / temperature, linear / temperature, np.zeros(len(linear)))

@@ -246,6 +246,10 @@ class MajorisedLoss:
     value_of: Callable[[Any], Array]
     step: float = 1.0
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # There is one of each, which others recognise by identity; copies are the same one.
+        return _known_loss, (self.name,)
+
     def value(self, margin: ArrayLike) -> Array:
         """Return the loss at the margins ``y x``."""
         return self.value_of(np.asarray(margin, dtype=float))
@@ -266,6 +270,11 @@ class MajorisedLoss:
         out = np.empty((arrays[0].size, 3))
         _evaluate(self.code, *(np.ascontiguousarray(a).ravel() for a in arrays), out)
         return out.reshape(*arrays[0].shape, 3)
+
+
+def _known_loss(name: str) -> MajorisedLoss:
+    """Return a loss by its name."""
+    return {loss.name: loss for loss in (LOGISTIC, GIBBS, HINGE)}[name]
 
 
 LOGISTIC = MajorisedLoss("logistic", LOGISTIC_CODE, lambda margin: np.logaddexp(0.0, -margin))

@@ -160,8 +160,8 @@ class Population:
         """Where a row stands that has answered nothing."""
         return Standing(self.mean, self.covariance)
 
-    def faced(self, standing: Standing, columns: Codes | slice = slice(None)) -> tuple[Array, Array]:
-        """Return what columns multiply the coordinates with and add, softened by their uncertainty."""
+    def column_variance(self, standing: Standing, columns: Codes | slice = slice(None)) -> Array:
+        """Return the variance of a row's scores that comes from what is not known of the columns."""
         factors = standing.mean[: self.rank]
         second = np.outer(factors, factors) + standing.covariance[: self.rank, : self.rank]
         if self.column_effect:
@@ -172,8 +172,19 @@ class Population:
             weights = np.where(lower[0] == lower[1], 1.0, 2.0) * second[lower]
         else:
             weights = np.diag(second)
-        soft = 1.0 / np.sqrt(1.0 + _PROBIT * (self.spread[columns] @ weights))
+        return self.spread[columns] @ weights
+
+    def faced(self, standing: Standing, columns: Codes | slice = slice(None)) -> tuple[Array, Array]:
+        """Return what columns multiply the coordinates with and add, softened by their uncertainty."""
+        soft = 1.0 / np.sqrt(1.0 + _PROBIT * self.column_variance(standing, columns))
         return self.design[columns] * soft[:, None], self.offset[columns] * soft
+
+    def score_moments(self, standing: Standing, columns: Codes) -> tuple[Array, Array]:
+        """Return mean and variance of a row's scores, of what is not known of it and of the columns."""
+        design = self.design[columns]
+        mean = design @ standing.mean + self.offset[columns]
+        own = ((design @ standing.covariance) * design).sum(axis=1)
+        return mean, own + self.column_variance(standing, columns)
 
     def standing(self, columns: Codes, signs: NDArray[np.integer]) -> Standing:
         """Return where a row stands that gave these answers (+1 and -1) about these columns.

@@ -52,6 +52,12 @@ class RowMap:
         axes = axes * flip
         return cls(centre, axes, (rows - centre) @ axes, leaning * flip)
 
+    @property
+    def dimensions(self) -> int:
+        """How many axes rows differ along: two, or fewer."""
+        spread = self.points.std(axis=0)
+        return int((spread > 1e-6 * max(float(spread.max(initial=0.0)), 1e-300)).sum())
+
     def place(self, standing: Standing) -> tuple[Array, Array]:
         """Return where a row stands on the plane, and the covariance of that."""
         point = (standing.mean - self.centre) @ self.axes

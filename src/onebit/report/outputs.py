@@ -22,6 +22,7 @@ from onebit.completers.filling import (
     known_answers,
     known_places,
 )
+from onebit.completers.lists import kept_of_lists
 from onebit.completers.predictions import Codes, Predictions
 from onebit.data.ids import IdIndex
 from onebit.data.tables import PairBatch
@@ -108,22 +109,35 @@ def block_rows(model: PairClassifier, top: int | None = None) -> int:
 
 
 def best_blanks(
-    model: PairClassifier, count: int, rows: Codes, *, answered: bool = False
+    model: PairClassifier,
+    count: int,
+    rows: Codes,
+    *,
+    answered: bool = False,
+    least: float | None = None,
 ) -> Iterator[pa.Table]:
     """Yield the ``count`` columns that each row most likely says yes to, best first.
 
     No line is marked as certified: the best of each row are a selection, of which a certificate of all
-    predictions does not speak.
+    predictions does not speak. With ``least``, the threshold of a certificate of lists, only lines with a
+    probability of at least this are kept, and marked. Lists are then those of the certificate: entries
+    with a held-out answer, which they may hold, are left out of what is written.
     """
     row_ids, column_ids = ids_of(model.rows_), ids_of(model.columns_)
     row_name, column_name = id_names(model)
-    for row, rank, column, found in best_columns(model, count, rows, answered):
+    lists = best_columns(model, count, rows, answered)
+    if least is not None:
+        lists = kept_of_lists(model, count, rows, least)
+    for row, rank, column, found in lists:
         ids = {
             row_name: row_ids.take(pa.array(row)),
             "rank": pa.array(rank),
             column_name: column_ids.take(pa.array(column)),
         }
-        yield _table(model, ids, found)
+        table = _table(model, ids, found)
+        if least is not None:
+            table = table.append_column("certified", pa.array(np.ones(table.num_rows, dtype=bool)))
+        yield table
 
 
 def whole_matrix(

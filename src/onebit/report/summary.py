@@ -12,6 +12,7 @@ from onebit.certificates.ladder import Ladder
 from onebit.certificates.statements import Certificate, GroupCertificate
 from onebit.completers.archive import plain_parameters
 from onebit.completers.base import PairClassifier
+from onebit.completers.filling import known_observations
 from onebit.model.diagnostics import Mixing, sampling_words
 
 
@@ -26,7 +27,7 @@ def answered_share(model: PairClassifier) -> float:
     """Return the share of the table's entries that have an answer; repeats count once where known."""
     entries = model.n_observations_
     if model.answers_kept:
-        entries = len(np.unique(model.kept_answers().everything.entry_numbers()))
+        entries = len(np.unique(known_observations(model).entry_numbers()))
     return min(entries / (len(model.rows_) * len(model.columns_)), 1.0)
 
 
@@ -74,12 +75,14 @@ def summary(model: PairClassifier) -> dict[str, Any]:
     record = model.record_
     if record is not None:
         content["yes"] = int(record.row_yes.sum())
-        content["held_out"] = record.n_held_out
+        if not model.updates_.times:
+            content["held_out"] = record.n_held_out
         content["fingerprint"] = record.fingerprint
         content["source"] = {name: value for name, value in record.source.items() if value is not None}
-        content["certificates"] = [
-            line for certificate in record.certificates for line in _statements(certificate)
-        ]
+        if record.certificates:
+            content["certificates"] = [
+                line for certificate in record.certificates for line in _statements(certificate)
+            ]
     content["onebit"] = __version__
     return content
 

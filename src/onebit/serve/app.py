@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 import joblib
 from starlette.applications import Starlette
@@ -18,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from onebit.data.store import Conflict, Store, StoreError
 from onebit.serve import replies
 from onebit.serve import requests as r
 from onebit.serve.guard import Guard, Settings
@@ -25,7 +28,6 @@ from onebit.serve.held import Held
 from onebit.serve.metrics import Metrics
 from onebit.serve.openapi import PATHS, description
 from onebit.serve.requests import Refused
-from onebit.serve.store import Conflict, Store
 
 _PAGE = Path(__file__).parent / "page"
 _FILES = {
@@ -37,8 +39,14 @@ _FILES = {
 # Seconds between two looks at the model's file.
 WATCH = 2.0
 MOST_LISTED = 100
+WORDS = {
+    404: "there is no such path; /api/openapi.json lists them all",
+    405: "this path takes another method; /api/openapi.json says which",
+}
 # Each is chosen in view of those before it.
 MOST_QUESTIONS = 20
+
+logger = logging.getLogger("onebit.serve")
 
 Reply = Callable[[Any, dict[str, Any]], dict[str, Any]]
 
@@ -46,7 +54,7 @@ Reply = Callable[[Any, dict[str, Any]], dict[str, Any]]
 def create_app(
     model: Any,
     *,
-    path: str | os.PathLike[str] | None = None,
+    n_jobs: int | None = None,
     store: Store | str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     watch: bool = False,
@@ -57,14 +65,14 @@ def create_app(
     ----------
     model : completer or path
         A fitted model, or the file of one.
-    path : path, optional
-        The file that the model was read from, for its name and for ``watch``.
+    n_jobs : int, optional
+        Threads of large predictions, if not as the model was fitted.
     store : Store or path, optional
         Where ``/api/answers`` keeps new answers; without it, it keeps none.
     settings : Settings, optional
         Who may ask, and how much.
     watch : bool
-        Look at the file every two seconds, and take up a model that was put in its place.
+        Look at the model's file every two seconds, and take up one that was put in its place.
 
     Examples
     --------
@@ -77,11 +85,7 @@ def create_app(
     >>> client.get("/api/model").json()["rows"]
     30
     """
-    if isinstance(model, (str, os.PathLike)):
-        from onebit.completers.loading import load
-
-        path, model = model, load(model)
-    service = _Service(Held(model, path), store, settings or Settings())
+    service = _Service(Held(model, n_jobs), store, settings or Settings())
     app = Starlette(
         routes=service.routes(),
         lifespan=partial(_watching, service, watch),
@@ -96,7 +100,7 @@ def create_app(
 async def _refused(request: Request, error: Any) -> Response:
     """Answer with a status and a sentence."""
     status = getattr(error, "status", None) or error.status_code
-    message = getattr(error, "message", None) or str(error.detail)
+    message = getattr(error, "message", None) or WORDS.get(status, str(getattr(error, "detail", "")))
     return JSONResponse({"error": message}, status)
 
 
@@ -129,7 +133,9 @@ class _Service:
         self.held, self.settings = held, settings
         self.store = Store(store) if isinstance(store, (str, os.PathLike)) else store
         self.metrics = Metrics((*_FILES, *PATHS, "/api/openapi.json"))
-        self.limiter = anyio.CapacityLimiter(max(2, joblib.cpu_count()))
+        self.places = anyio.CapacityLimiter(max(2, joblib.cpu_count()))
+        self.writing = anyio.CapacityLimiter(1)
+        self.threads = anyio.CapacityLimiter(1000)  # the places are what is scarce
         self.guard: Guard | None = None
         self.files = {path: (_PAGE / name).read_bytes() for path, (name, _) in _FILES.items()}
 
@@ -178,13 +184,39 @@ class _Service:
             content = r.parsed(given) if isinstance(given, bytes) else given
             return bytes(JSONResponse(reply(model, content)).body)
 
-        body = await anyio.to_thread.run_sync(work, limiter=self.limiter, abandon_on_cancel=True)
-        return Response(body, media_type="application/json")
+        # Whoever waits for the disk keeps nobody from computing.
+        places = self.writing if reply == self.answers else self.places
+        return Response(await self._computed(work, places), media_type="application/json")
+
+    async def _computed(self, work: Callable[[], bytes], places: anyio.CapacityLimiter) -> bytes:
+        """Run work on one of a few threads.
+
+        A request that is given up is answered at once; its thread counts until it is done.
+        """
+        place = object()
+        await places.acquire_on_behalf_of(place)
+        begun = False
+
+        def leaving() -> bytes:
+            nonlocal begun
+            begun = True
+            try:
+                return work()
+            finally:
+                with suppress(RuntimeError):  # the loop is gone
+                    anyio.from_thread.run_sync(places.release_on_behalf_of, place)
+
+        try:
+            return await anyio.to_thread.run_sync(leaving, limiter=self.threads, abandon_on_cancel=True)
+        except BaseException:
+            if not begun:
+                places.release_on_behalf_of(place)
+            raise
 
     def card(self, model: Any, content: dict[str, Any]) -> dict[str, Any]:
         """Return what the model is."""
         r.fields(content)
-        return replies.card(model, self.held.name, self.store is not None)
+        return replies.card(model, self.held.name, self.held.token, self.store is not None)
 
     def predict(self, model: Any, content: dict[str, Any]) -> dict[str, Any]:
         """Return predictions of pairs."""
@@ -237,7 +269,7 @@ class _Service:
     def search(self, model: Any, content: dict[str, Any], side: int) -> dict[str, Any]:
         """Return ids that contain a text."""
         numbers = {
-            name: int(value) if isinstance(value, str) and value.isdecimal() else value
+            name: int(value) if isinstance(value, str) and _few_digits(value) else value
             for name, value in content.items()
             if name in ("n", "offset")
         }
@@ -265,6 +297,11 @@ class _Service:
             new = self.store.add(given["key"], given["row"], given["answers"])
         except Conflict as conflict:
             raise Refused(409, str(conflict)) from None
+        except StoreError as error:
+            logger.warning("answers were not stored: %s", error)
+            raise Refused(
+                503, "the answers were not stored; send them again, with the same key"
+            ) from None
         self.metrics.stored += len(given["answers"]) if new else 0
         return {"stored": len(given["answers"]), "new": new}
 
@@ -284,6 +321,10 @@ class _Service:
     async def file(self, request: Request, path: str) -> Response:
         """Return a file of the page."""
         return Response(self.files[path], media_type=_FILES[path][1])
+
+
+def _few_digits(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 10
 
 
 def _goal(most: int) -> Callable[[Any, str], Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import re
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -199,14 +200,14 @@ def _head(scope: Any) -> dict[str, str]:
 
 
 def _host(header: str) -> str:
-    """Return the name in a Host header, without its port."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.rpartition(":")[0] if header.count(":") == 1 else header
+    """Return the name in a Host header, without its port; nothing where it is none."""
+    found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:]*)(:[0-9]{1,5})?", header)
+    return "" if found is None else found[1].strip("[]").lower()
 
 
 def _same(origin: str, head: dict[str, str]) -> bool:
-    return origin.partition("://")[2] == head.get("host", "")
+    scheme, _, where = origin.partition("://")
+    return scheme in ("http", "https") and where.lower() == head.get("host", "").lower()
 
 
 async def _body(receive: Any, head: dict[str, str], most: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from pathlib import Path
@@ -21,12 +22,20 @@ class Held:
     moment without a request noticing.
     """
 
-    def __init__(self, model: Any, path: str | os.PathLike[str] | None = None) -> None:
-        self.path = None if path is None else Path(path)
+    def __init__(self, model: Any, n_jobs: int | None = None) -> None:
+        from_file = isinstance(model, (str, os.PathLike))
+        self.path = Path(model) if from_file else None
         self.name = "model" if self.path is None else self.path.name
+        self.n_jobs = n_jobs
+        # Before it is read: a file that is replaced in between is noticed then.
         self.version = self._stamp()
-        self.model = model
+        self.model = self._prepared(load(model) if from_file else model)
+
+    def _prepared(self, model: Any) -> Any:
+        if self.n_jobs is not None and hasattr(model, "n_jobs"):
+            model.n_jobs = self.n_jobs
         prepare(model)
+        return model
 
     def _stamp(self) -> str:
         """Return what changes when the file does."""
@@ -34,6 +43,11 @@ class Held:
             return "in memory"
         found = os.stat(self.path)
         return f"{found.st_mtime_ns:x}-{found.st_size:x}-{found.st_ino:x}"
+
+    @property
+    def token(self) -> str:
+        """A name for this version of the model, which says nothing of the file."""
+        return hashlib.sha256(self.version.encode()).hexdigest()[:16]
 
     def changed(self) -> bool:
         """Say whether the file is another one than the model was read from."""
@@ -51,9 +65,8 @@ class Held:
             return False
         try:
             version = self._stamp()
-            model = load(self.path)
-            prepare(model)
-        except (OSError, ValueError) as error:
+            model = self._prepared(load(self.path))
+        except Exception as error:
             logger.warning("%s: %s; the model of before goes on", self.path.name, error)
             return False
         self.model, self.version = model, version
@@ -66,7 +79,7 @@ def prepare(model: Any) -> None:
     if replies.can_ask(model) is not None:
         return
     try:
-        column = model.columns_.labels[0]
+        column = replies.plain(model.columns_.labels[0])
         replies.fold_in(model, [(column, 1)], None, 1, 0.9, 1)
         replies.search(model, 1, None, 1, 0)
     except Refused:

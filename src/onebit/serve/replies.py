@@ -12,20 +12,27 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, ndtri
 
 from onebit import __version__
 from onebit.certificates.statements import confidence
 from onebit.completers.interviews import Interview
 from onebit.completers.questions import kept_for, population_of
 from onebit.model.row_map import RowMap
-from onebit.serve.requests import Refused
+from onebit.serve.requests import Refused, shown
 
 Answers = list[tuple[Any, int]]
 
 # Points of the map: more make a blot.
 MOST_POINTS = 1500
 DELTA = 0.05
+# Unknown columns that a reply names.
+MOST_NAMED = 5
+OF_SHARE, OF_NAMED = "about the share of yes", "about the answers that are to be learnt"
+OF_COLUMNS = (
+    "low and high: where the model believes the probability to lie, given these answers; a variational "
+    "model, and one of few rows, is too sure of that"
+)
 OF_WHOM = (
     "a credible interval: it takes this row to be one of a population like the {rows:,} rows that the "
     "model knows, and its answers to be given as theirs were"
@@ -65,7 +72,7 @@ def can_ask(model: Any) -> str | None:
     return None
 
 
-def card(model: Any, name: str, stores: bool) -> dict[str, Any]:
+def card(model: Any, name: str, version: str, stores: bool) -> dict[str, Any]:
     """Return what a model is: its size, its kind, its certificate and of whom that speaks."""
     certificate = None
     if model.held_out_ is not None:
@@ -81,6 +88,7 @@ def card(model: Any, name: str, stores: bool) -> dict[str, Any]:
     titles = [index.labels.name for index in (model.rows_, model.columns_)]
     return {
         "name": name,
+        "version": version,
         "onebit": __version__,
         "kind": type(model).__name__,
         "sampled": model.is_sampled,
@@ -125,14 +133,27 @@ def predict(model: Any, wanted: list[tuple[Any, Any]]) -> dict[str, Any]:
 
 def encoded(index: Any, values: list[Any]) -> NDArray[np.int32]:
     """Return the codes of ids; those of another kind than the model's are refused."""
+    check_kind(index, values)
     try:
         return index.encode(values)
     except (TypeError, ValueError, OverflowError) as error:
         raise Refused(422, str(error)) from None
 
 
-def interview(model: Any, answers: Answers, **settings: Any) -> tuple[Interview, int]:
-    """Return an interview with a row that has given some answers, and how many were skipped."""
+def check_kind(index: Any, values: list[Any]) -> None:
+    """Refuse ids that are not of the kind of the model's: whole numbers, numbers, or text."""
+    kinds: dict[str, tuple[Any, str]] = {
+        "integer": (int, "whole numbers"),
+        "floating": ((int, float), "numbers"),
+    }
+    wanted, words = kinds.get(index.labels.inferred_type, (str, "text"))
+    for value in values:
+        if not isinstance(value, wanted):
+            raise Refused(422, f"{index.side} ids of this model are {words}, not {shown(value)}")
+
+
+def interview(model: Any, answers: Answers, **settings: Any) -> tuple[Interview, dict[str, Any]]:
+    """Return an interview with a row that has given some answers, and what was skipped of them."""
     why = can_ask(model)
     if why is not None:
         raise Refused(422, why)
@@ -144,7 +165,8 @@ def interview(model: Any, answers: Answers, **settings: Any) -> tuple[Interview,
             begun = Interview(model, known, **settings)
     except (ValueError, TypeError) as error:
         raise Refused(422, str(error)) from None
-    return begun, len(answers) - len(known)
+    unknown = [column for (column, _), code in zip(answers, codes, strict=True) if code < 0]
+    return begun, {"skipped": len(unknown), "unknown": unknown[:MOST_NAMED]}
 
 
 def fold_in(
@@ -157,7 +179,7 @@ def fold_in(
     asked, skipped = interview(model, answers, level=level)
     chance = asked.probability()
     blank = np.ones(len(chance), dtype=bool)
-    blank[encoded(model.columns_, asked.columns) if asked.columns else []] = False
+    blank[model.columns_.encode(asked.columns) if asked.columns else []] = False
 
     def lines(codes: NDArray[np.integer]) -> list[dict[str, Any]]:
         return [
@@ -194,22 +216,21 @@ def fold_in(
             "at": [rounded(value) for value in point],
             "covariance": [[rounded(value) for value in part] for part in covariance],
         },
+        "intervals": OF_COLUMNS,
         "surest": lines(order[:n]),
         "least_sure": lines(order[::-1][:n]),
         "predictions": named,
-        "questions": _questions(asked, questions),
+        "questions": _questions(asked, questions, OF_SHARE),
         "used": len(asked.columns),
-        "skipped": skipped,
+        **skipped,
     }
 
 
 def _intervals(asked: Interview, codes: NDArray[np.integer], level: float) -> NDArray[np.float64]:
-    """Return intervals of the probabilities: what is not known of the row, on the scale of log-odds."""
-    faced = asked.forecast.faced[codes]
-    spread = np.sqrt(((faced @ asked.standing.covariance) * faced).sum(axis=1))
-    centre = logit(np.clip(asked.forecast.probability[codes], 1e-9, 1.0 - 1e-9))
-    half = float(ndtri(0.5 + 0.5 * level)) * spread
-    return expit(np.column_stack([centre - half, centre + half]))
+    """Return intervals of the probabilities, of what is not known of the row and of the columns."""
+    mean, variance = asked.score_moments(np.asarray(codes, dtype=np.int64))
+    half = float(ndtri(0.5 + 0.5 * level)) * np.sqrt(variance)
+    return expit(np.column_stack([mean - half, mean + half]))
 
 
 def next_questions(
@@ -217,23 +238,26 @@ def next_questions(
 ) -> dict[str, Any]:
     """Return the questions whose answers would tell most of a new row."""
     asked, skipped = interview(model, answers, goal=goal, among=among)
-    return {"questions": _questions(asked, n), "finished": asked.finished, "skipped": skipped}
+    about = {"mean": OF_SHARE, "row": "about all of the answers"}
+    goal_words = about.get(goal, OF_NAMED) if isinstance(goal, str) else OF_NAMED
+    questions = _questions(asked, n, goal_words)
+    return {"questions": questions, "finished": asked.finished, **skipped}
 
 
-def _questions(asked: Interview, n: int) -> list[dict[str, Any]]:
+def _questions(asked: Interview, n: int, about: str) -> list[dict[str, Any]]:
     """Return the next questions, if there are any left."""
     return [
         {
             "column": plain(question.column),
             "yes": rounded(question.yes),
             "gain": rounded(question.gain),
-            "why": _why(question.yes, question.gain),
+            "why": _why(question.yes, question.gain, about),
         }
         for question in (asked.questions(n) if n and asked.finished is None else [])
     ]
 
 
-def _why(yes: float, gain: float) -> str:
+def _why(yes: float, gain: float, about: str) -> str:
     """Say why a question is asked."""
     if 0.35 <= yes <= 0.65:
         open_question = "Either answer is about as likely"
@@ -241,7 +265,7 @@ def _why(yes: float, gain: float) -> str:
         open_question = f'"Yes" is expected with {yes:.0%}'
     return (
         f"{open_question}, and the answer is expected to take away {gain:.1%} of what is still uncertain "
-        "about the share of yes."
+        f"{about}."
     )
 
 
@@ -251,14 +275,14 @@ def recommend(model: Any, row: Any, answers: Answers | None, n: int) -> dict[str
         asked, skipped = interview(model, answers)
         chance = asked.probability()
         if asked.columns:
-            chance[encoded(model.columns_, asked.columns)] = -1.0
+            chance[model.columns_.encode(asked.columns)] = -1.0
         order = np.argsort(-chance, kind="stable")[:n]
         lines = [
             {"column": plain(model.columns_.labels[code]), "probability": rounded(chance[code])}
             for code in order
             if chance[code] >= 0
         ]
-        return {"columns": lines, "skipped": skipped}
+        return {"columns": lines, **skipped}
     if encoded(model.rows_, [row])[0] < 0:
         raise Refused(404, f"the model does not know the row {row!r}; send its answers instead")
     frame = model.recommend([row], n, answered=not model.answers_kept)
@@ -327,7 +351,8 @@ def map_points(model: Any) -> dict[str, Any]:
         "ids": [plain(model.rows_.labels[code]) for code in some],
         "at": [[rounded(value) for value in point] for point in plane.points[some]],
         "axes": [
-            dict(zip(("low", "high"), map(labels, plane.ends(axis, 3)), strict=True)) for axis in (0, 1)
+            dict(zip(("low", "high"), map(labels, plane.ends(axis, 3)), strict=True))
+            for axis in range(plane.dimensions)
         ],
         "of": count,
     }

@@ -61,7 +61,7 @@ def identifier(value: Any, name: str) -> Any:
             value.encode("utf-8")
         except UnicodeEncodeError:  # half of a pair of surrogates
             raise Refused(422, f"{name}: an id that is no Unicode text") from None
-    elif not math.isfinite(value) or abs(value) > _LARGEST:
+    elif abs(value) > _LARGEST or not math.isfinite(value):
         raise Refused(422, f"{name}: an id is a number of at most 63 bits")
     return value
 

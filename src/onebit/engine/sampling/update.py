@@ -7,7 +7,9 @@ Given the columns of a draw, what the old answers say of a row is close to a Gau
     (M - L)' P (M - L) / 2 + sum of the new losses at M - e' M,        e normal with covariance H
 
 (exactly so for Gaussian likelihoods: the minimum has the right mean and, by the noise in ``L`` and ``e``,
-the right covariance). A row without old answers has its prior as ``P`` and a draw from it as ``L``.
+the right covariance). Rows and columns that have new answers are moved in turns to the minimum of both
+together, where ``e`` is made of one noise for each answer. A row without old answers has its prior as
+``P`` and a draw from it as ``L``.
 
 ``P`` is the prior's precision and the information of the old answers. How much there was of it is read
 off the natural parameters of the variational posterior that the chains started from; its directions are
@@ -32,8 +34,8 @@ from onebit.model.posterior import Posterior
 Array = NDArray[np.float64]
 Single = NDArray[np.float32]
 
-# Rows and columns in turn; the draws of either side move little once they have been placed.
-ROUNDS = 2
+# Rows and columns in turn, at most so often, until draws move by less than this on average.
+ROUNDS, SETTLED = 12, 0.005
 # Steps to the minimum: majorised ones, which cannot overshoot, then Newton's.
 MAJORISED, STEPS = 2, 5
 # Unless no coordinate moves by this much any more.
@@ -55,11 +57,19 @@ def updated_draws(
     """Return draws that have taken up new answers; ``posterior`` is where the chains started."""
     rng = np.random.default_rng([draws.seed, batch.seed])
     begun = [_Begun(draws, posterior, side, touched[side], batch, rng) for side in (0, 1)]
-    noise = [rng.standard_normal((draws.count, len(batch.sign)), dtype=np.float32) for _ in begun]
+    # An answer has one noise, in its row and in its column, which list it in orders of their own.
+    by_row = rng.standard_normal((draws.count, len(batch.sign)), dtype=np.float32)
+    view = touched[0].view
+    noise = by_row, np.ascontiguousarray(by_row[:, np.lexsort((view.owners(), view.index))])
     moved = [part.anchor.copy() for part in begun]
     for _ in range(ROUNDS):
+        change = 0.0
         for side, part in enumerate(begun):
+            last = moved[side]
             moved[side] = part.moved(moved[1 - side], noise[side], temperature, pool)
+            change = max(change, float(np.abs(moved[side] - last).mean()) if last.size else 0.0)
+        if change < SETTLED:
+            break
     sides = []
     for side, part in enumerate(begun):
         old = draws.sides[side]
@@ -161,7 +171,7 @@ class _Begun:
         def task(begin: int, end: int) -> None:
             _move(
                 begin, end, view.start, view.index, view.sign, view.weight, facing, self.stand_ins,
-                self.anchor, self.said, self.precision, self.linear, self.pull, self.drift, noise,
+                self.anchor, self.said, self.precision, self.pull, self.drift, noise,
                 self.forget, temperature, self.rank, self.effect, self.facing_effect, found,
             )  # fmt: skip
 
@@ -226,9 +236,51 @@ def _solve(matrix, vector, size):
         vector[a] /= matrix[a, a]
 
 
+@numba.njit(inline="always", error_model="numpy")
+def _times(matrix, vector, found):
+    """Write a symmetric matrix, of which the lower triangle is given, times a vector."""
+    for a in range(vector.shape[0]):
+        found[a] = 0.0
+        for b in range(vector.shape[0]):
+            found[a] += vector[b] * (matrix[a, b] if b <= a else matrix[b, a])
+
+
+@numba.njit(error_model="numpy")
+def _loosen(
+    firm, values, prior, stand_ins, shares, noise, forget, effect, rank, total, work, held
+):  # fmt: skip
+    """Hold a member less firmly: change ``firm``, and write its product with a wider draw.
+
+    With ``P`` the precision before, ``D`` what of it the answers gave and ``C = P - (1 - forget) D``,
+    the draw ``L`` of precision ``P`` becomes one of precision ``C`` with the same mean: ``C L + x`` has
+    covariance ``C`` if ``x`` has ``C - C P^-1 C = (1 - forget) (D - (1 - forget) D P^-1 D)``, which is
+    that of ``sqrt(1 - forget) (e - (1 - sqrt(forget)) D P^-1 (e + r))`` for ``e`` of covariance ``D`` and
+    ``r`` of ``P - D``.
+    """
+    size = values.shape[0]
+    given, both = np.zeros(size), np.empty(size)
+    for s in range(stand_ins.shape[0]):
+        _add(total, given, stand_ins[s], effect, rank, 0.0, math.sqrt(shares[s]) * noise[size + s])
+    for a in range(size):
+        both[a] = given[a] + math.sqrt(prior[a]) * noise[a]
+        work[a] = both[a]
+        for b in range(a + 1):
+            total[a, b] = firm[a, b]
+    _solve(total, work, size)
+    for a in range(size):
+        # D y = P y - prior y, and P y is what was solved for.
+        both[a] -= prior[a] * work[a]
+        for b in range(a + 1):
+            firm[a, b] *= forget
+        firm[a, a] += (1.0 - forget) * prior[a]
+    _times(firm, values, held)
+    for a in range(size):
+        held[a] += math.sqrt(1.0 - forget) * (given[a] - (1.0 - math.sqrt(forget)) * both[a])
+
+
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def _move(
-    begin, end, start, index, sign, weight, facing, stand_ins, anchor, said, prior, prior_linear, pull,
+    begin, end, start, index, sign, weight, facing, stand_ins, anchor, said, prior, pull,
     drift, noise, forget, temperature, rank, effect, facing_effect, found,
 ):  # fmt: skip
     """Write where members ``begin:end`` are under every draw; see the module's docstring."""
@@ -254,26 +306,16 @@ def _move(
                 for s in range(stand_ins.shape[0]):
                     shares[s] *= said[i] / whole
                     _add(firm, held, stand_ins[s, d], effect, rank, shares[s], 0.0)
-            # What was known before: its precision, and its precision times where the member was.
-            for a in range(size):
-                held[a] = 0.0
-                for b in range(size):
-                    held[a] += forget * values[b] * (firm[a, b] if b <= a else firm[b, a])
-                held[a] += (1.0 - forget) * prior_linear[d, a]
+            if forget < 1.0 and said[i] > 0.0:
+                _loosen(
+                    firm, values, prior[d], stand_ins[:, d], shares, drift[i, d], forget, effect, rank,
+                    total, side, held,
+                )  # fmt: skip
+            else:
+                _times(firm, values, held)
             if pull.shape[0] > 0:
                 for a in range(size):
                     held[a] += pull[i, d, a]
-            if forget < 1.0:
-                for a in range(size):
-                    held[a] += drift[i, d, a] * math.sqrt((1.0 - forget) * (1.0 + forget) * prior[d, a])
-                if said[i] > 0.0:
-                    for s in range(stand_ins.shape[0]):
-                        more = math.sqrt(forget * (1.0 - forget) * shares[s]) * drift[i, d, size + s]
-                        _add(total, held, stand_ins[s, d], effect, rank, 0.0, more)
-                for a in range(size):
-                    for b in range(a + 1):
-                        firm[a, b] *= forget
-                    firm[a, a] += (1.0 - forget) * prior[d, a]
             for step in range(STEPS):
                 for a in range(size):
                     side[a] = held[a]

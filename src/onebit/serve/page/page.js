@@ -14,7 +14,7 @@ let turn = 0;
 function token() {
   const given = /^#token=(.+)$/.exec(location.hash);
   if (given) {
-    sessionStorage.setItem("token", decodeURIComponent(given[1]));
+    sessionStorage.setItem("token", given[1]);
     history.replaceState(history.state, "", location.pathname);
   }
   return sessionStorage.getItem("token");
@@ -104,7 +104,11 @@ function bars(list, lines) {
 
 function drawMap(place) {
   const svg = at("map");
-  const all = map.at.concat([place.at]);
+  // With the cloud, unless that is much wider than all others together.
+  const reach = place.covariance.map((line, k) => Math.min(2.2 * Math.sqrt(line[k]), 3 * map.spread[k]));
+  const all = map.at.concat([
+    place.at.map((value, k) => value - reach[k]), place.at.map((value, k) => value + reach[k]),
+  ]);
   const spans = [0, 1].map((axis) => {
     const values = all.map((point) => point[axis]);
     const low = Math.min(...values);
@@ -164,7 +168,8 @@ function mapWords() {
     "answers. You are in the cloud with probability " + percent(0.9) + ". Compared with their other " +
     "answers, those " +
     [side(0, "high", "on the right say yes more often"), side(0, "low", "those on the left"),
-      side(1, "high", "those at the top"), side(1, "low", "those at the bottom")].join(", ") + ".";
+      ...(map.axes.length > 1 ? [side(1, "high", "those at the top"), side(1, "low", "those at the bottom")]
+        : [])].join(", ") + ".";
 }
 
 function answerLine(column, yes) {
@@ -226,8 +231,19 @@ async function refresh() {
     say(null);
     document.body.dataset.ready = String(answers.length);
   } catch (error) {
-    if (mine === turn) say(error);
+    if (mine === turn) await explain(error);
   }
+}
+
+// A model may have been replaced by one about other things while this page was open.
+async function explain(error) {
+  const now = await ask("model").catch(() => null);
+  if (now && now.version !== card.version && answers.length) {
+    history.replaceState(null, "");
+    say(new Error("the model has changed, and your answers are not about it; reload the page to start again"));
+    return;
+  }
+  say(error);
 }
 
 function keep(next) {
@@ -274,11 +290,25 @@ async function search() {
   return undefined;
 }
 
+// One name for this tab, and only what has not been sent yet; a batch that may have failed keeps its key.
 async function send() {
-  const row = card.row_ids === "number" ? Math.floor(Math.random() * 2 ** 52) : "page-" + crypto.randomUUID();
+  const kept = JSON.parse(sessionStorage.getItem("sent") || "null") || {
+    row: card.row_ids === "number" ? Math.floor(Math.random() * 2 ** 52) : "page-" + crypto.randomUUID(),
+    done: {},
+    batch: null,
+  };
+  const fresh = answers.filter(([column, yes]) => kept.done[JSON.stringify(column)] !== yes);
+  if (!kept.batch || JSON.stringify(kept.batch.answers) !== JSON.stringify(fresh)) {
+    kept.batch = { key: crypto.randomUUID(), answers: fresh };
+  }
+  sessionStorage.setItem("sent", JSON.stringify(kept));
   try {
-    const done = await ask("answers", { key: crypto.randomUUID(), row, answers });
-    at("sent").textContent = "Sent: " + done.stored + " answers, under the name " + row + ". Thank you.";
+    if (fresh.length) await ask("answers", { key: kept.batch.key, row: kept.row, answers: fresh });
+    for (const [column, yes] of fresh) kept.done[JSON.stringify(column)] = yes;
+    kept.batch = null;
+    sessionStorage.setItem("sent", JSON.stringify(kept));
+    const count = fresh.length === 1 ? "1 answer" : fresh.length + " answers";
+    at("sent").textContent = "Sent: " + count + ", under the name " + kept.row + ". Thank you.";
     at("send").disabled = true;
   } catch (error) {
     say(error);
@@ -313,8 +343,8 @@ async function begin() {
       ". onebit " + card.onebit + ".";
     if (card.certificate) {
       at("certificate").textContent =
-        card.certificate.sentence + " Counted: " + card.certificate.observed + ". That speaks of the " +
-        "model's predictions for the " + card.row_name + "s it knows, not of those for you.";
+        card.certificate.sentence + " Counted: " + card.certificate.observed + ". That does not speak " +
+        "of what is said of you here.";
       at("assumes").replaceChildren(...card.certificate.assumes.map((one) => element("li", "note", one)));
       at("assumes-box").hidden = false;
     } else {
@@ -322,6 +352,7 @@ async function begin() {
     }
     if (card.cannot_ask) throw new Error(card.cannot_ask);
     map = await ask("map");
+    map.spread = [0, 1].map((k) => Math.max(...map.at.map((point) => Math.abs(point[k]))) || 1);
     mapWords();
     restore(history.state);
   } catch (error) {

@@ -1,0 +1,103 @@
+"""One sheet of claims: what, of whom, under which assumption, the bound, and what was observed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+
+from onebit.certificates.statements import at_most, confidence
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One line of a sheet.
+
+    Attributes
+    ----------
+    claim : str
+        What is bounded: "wrong", "log-loss", "better than always no by".
+    of : str
+        Of which predictions, on which entries.
+    assumes : str
+        What must hold, in a few words.
+    bound, observed : float
+        The bound, and what was counted on held-out answers (NaN where nothing was).
+    unit : {"share", "points", "nats"}
+        How the two are written.
+    lower : bool
+        Whether it is a lower bound ("at least").
+    answers : int
+        The held-out answers that it was counted on.
+    """
+
+    claim: str
+    of: str
+    assumes: str
+    bound: float
+    observed: float
+    unit: str = "share"
+    lower: bool = False
+    answers: int = 0
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the bound is one that always holds."""
+        return self.bound <= 0.0 if self.lower else self.unit == "share" and self.bound >= 1.0
+
+    def bounded(self) -> str:
+        """Return the bound as it is written everywhere: rounded to the side that has been proved."""
+        if self.says_nothing:
+            return "nothing can be said"
+        if self.unit == "nats":
+            return f"at most {math.ceil(self.bound * 1e3 - 1e-9) / 1e3:.3f}"
+        if self.lower:
+            return f"at least {math.floor(self.bound * 1e3 + 1e-9) / 10:.1f} points"
+        return f"at most {at_most(self.bound)}"
+
+    def seen(self) -> str:
+        """Return what was observed, as it is written everywhere."""
+        if math.isnan(self.observed):
+            return ""
+        if self.unit == "nats":
+            return f"{self.observed:.3f}"
+        return f"{100 * self.observed:.1f} points" if self.lower else f"{self.observed:.1%}"
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Claims of one model that all hold at once with probability ``1 - delta``."""
+
+    claims: tuple[Claim, ...]
+    delta: float
+
+    def table(self) -> pd.DataFrame:
+        """Return one line a claim, numbers as numbers."""
+        return pd.DataFrame(
+            {
+                "claim": [one.claim for one in self.claims],
+                "of": [one.of for one in self.claims],
+                "assumes": [one.assumes for one in self.claims],
+                "bound": [one.bound for one in self.claims],
+                "direction": ["at least" if one.lower else "at most" for one in self.claims],
+                "observed": [one.observed for one in self.claims],
+                "held_out": [one.answers for one in self.claims],
+            }
+        )
+
+    @property
+    def heading(self) -> str:
+        """What holds of all lines."""
+        return (
+            f"With probability {confidence(self.delta)}, all of these at once, if their assumptions hold:"
+        )
+
+    def __str__(self) -> str:
+        lines = [self.heading]
+        for one in self.claims:
+            seen = f" (observed {one.seen()}" if one.seen() else " ("
+            seen += (", " if one.seen() else "") + f"{one.answers:,} held-out answers)"
+            lines.append(f"  {one.claim}: {one.bounded()}{seen}")
+            lines.append(f"    of {one.of}; assumes {one.assumes}")
+        return "\n".join(lines)
