@@ -338,7 +338,7 @@ def test_a_grouping_that_does_not_exist_is_refused(small_world):
     model = LogisticCompleter(2, random_state=0).fit(small_world.pairs, small_world.answers, certify=0.1)
     with pytest.raises(ValueError, match='by must be "answer"'):
         model.certify(by="colour")
-    with pytest.raises(ValueError, match="only held-out answers certify groups"):
+    with pytest.raises(ValueError, match="only held-out answers certify this"):
         model.certify(method="pac-bayes-kl", by="answer")
     with pytest.raises(ValueError, match="before refit"):
         model.refit().certify(by="answer")

@@ -19,11 +19,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.certificates import drawn, held_out, page, tightness
+from benchmarks.certificates import asked, drawn, held_out, page, tightness
 from benchmarks.certificates.keeping import Task, done
 from benchmarks.certificates.lines import COLUMNS, Line
 from onebit.data.files import written_whole
@@ -38,12 +39,17 @@ FAMILIES: dict[str, tuple[Callable[[int], list[Line]], int, int]] = {
     "chosen": (held_out.chosen, 500, 100),
     "drawn": (drawn.drawn, 168, 8),
 }
+# What people ask about has a page of its own.
+ASKED: dict[str, tuple[Callable[[int], list[Line]], int, int]] = {
+    "asked": (asked.asked, 1200, 50),
+    "selected": (asked.selected, 1000, 25),
+}
 
 
-def coverage_tasks(share: float) -> dict[str, Task]:
+def coverage_tasks(share: float, families: dict[str, Any] | None = None) -> dict[str, Task]:
     """Return the batches of worlds, by name; a ``share`` below one takes fewer of each family."""
     tasks: dict[str, Task] = {}
-    for family, (_, count, batch) in FAMILIES.items():
+    for family, (_, count, batch) in (FAMILIES if families is None else families).items():
         total = max(1, round(share * count))
         for begin in range(0, total, batch):
             end = min(begin + batch, total)
@@ -53,7 +59,7 @@ def coverage_tasks(share: float) -> dict[str, Task]:
 
 def some_worlds(family: str, begin: int, end: int) -> pd.DataFrame:
     """Issue the certificates of a family in some of its worlds."""
-    one_world = FAMILIES[family][0]
+    one_world = (FAMILIES | ASKED)[family][0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         lines = [
@@ -77,15 +83,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--keep", type=Path, default=None, help="folder to keep, and find, results in")
     parser.add_argument("--output", type=Path, default=None, help="write the page here as well")
     parser.add_argument("--jobs", type=int, default=-1, help="processes (all cores)")
+    parser.add_argument("--asked", action="store_true", help="what people ask about, a page of its own")
     options = parser.parse_args(argv)
+    if options.asked:
+        lines = done(coverage_tasks(options.share, ASKED), options.keep, options.jobs)
+        _write(page.asked_for(lines), options.output)
+        return
     there = options.data is not None and (options.data / "ml-100k").is_dir()
     lines = done(coverage_tasks(options.share), options.keep, options.jobs)
     folder = options.data if there else None
     large = tightness.tasks(options.seeds, options.splits, folder, options.size)
-    text = page.whole(lines, done(large, options.keep, options.jobs), options.size)
+    _write(page.whole(lines, done(large, options.keep, options.jobs), options.size), options.output)
+
+
+def _write(text: str, output: Path | None) -> None:
     print(text)
-    if options.output:
-        with written_whole(options.output) as temporary:
+    if output:
+        with written_whole(output) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.certificates import drawn, held_out, tightness, worlds
+from benchmarks.certificates import asked, drawn, held_out, tightness, worlds
 from benchmarks.certificates.lines import SURPRISE, judged
 from onebit.study.page import markdown
 
@@ -56,6 +56,41 @@ def coverage(results: pd.DataFrame) -> list[str]:
 def whole(results: pd.DataFrame, tight: pd.DataFrame, size: int) -> str:
     """Return the page."""
     return "\n\n".join([*coverage(results), *tightness.section(tight, size)]) + "\n"
+
+
+ASKED = """# Coverage of what people ask
+
+Made by `make bench-certificates` (its second half). As on [the page of coverage](coverage.md):
+certificates are issued in worlds whose every error is known, at delta = 0.05 and at delta = 0.2, and
+caught where they fail more often than delta allows. Gains are bounded from below; their slack is truth
+less bound."""
+EVENLY = """## Groups, lists, scores and gains
+
+{rows} x {columns}, rank {rank}, 60 % answered once each and evenly, 15 % of the answers held out; worlds
+A2 and B2 with 20 % flipped, with and without effects. Of the lists at most {error:.0%} may be answered
+with "no"; where nothing could be kept the world counts as held and has no slack."""
+SURE = """## People answer what they are sure of
+
+{rows} x {columns}: the surer an answer, the likelier an entry is answered, with probabilities from 5 to
+90 % that are known here; 30 % of the answers are held out. The truth is the error rate of the blanks. The
+shift is the one that holds in each world. Propensities are those of the world, or are estimated from who
+answered what (half of the table predicts the other), and then one point is allowed."""
+BROKEN = """## Broken on purpose
+
+Each leaves out something that the true one pays for, or speaks of other entries. All must be caught."""
+
+
+def asked_for(results: pd.DataFrame) -> str:
+    """Return the page on groups, lists, scores, gains and selected answers."""
+    parts, broken = [ASKED], []
+    for family, text in (("asked", EVENLY), ("selected", SURE)):
+        table = judged(results[results["family"] == family])
+        rows, columns = worlds.SHAPE if family == "asked" else worlds.LARGER
+        about = text.format(rows=rows, columns=columns, rank=worlds.RANK, error=asked.LIST_ERROR)
+        parts += [about, _table(table[~table["broken"]])]
+        broken.append(table[table["broken"]])
+    parts += [BROKEN, _table(pd.concat(broken))]
+    return "\n\n".join(parts) + "\n"
 
 
 def _about(family: str, lines: pd.DataFrame) -> str:

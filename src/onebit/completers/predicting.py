@@ -256,7 +256,7 @@ class Predicting:
         -------
         pandas.DataFrame
             Row id, rank from 1, column id, probability of "yes". A list of the best is a selection: no
-            certificate of all predictions speaks of it.
+            certificate of all predictions speaks of it, but ``certify_lists`` does.
 
         Examples
         --------

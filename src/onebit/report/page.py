@@ -44,6 +44,8 @@ from onebit.report.words import (
 
 Array = NDArray[np.float64]
 
+# Of the sheet of all that is certified.
+SHEET_DELTA = 0.05
 # More points than this make the map slow, and a blot; those with the most answers are shown.
 MOST_POINTS = 1500
 _EXTREMES = 8
@@ -158,6 +160,7 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         "ladder": [],
         "groups": None,
         "selective": None,
+        "sheet": None,
         "figures": {},
         "data": [],
         "surprises": [],
@@ -260,6 +263,7 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
         facts["selective"] = selective
         facts["groups"] = groups[-1] if groups else model.certify(0.05, by="answer")
         drawn["coverage"] = figures.risk_coverage(model, selective.delta)
+        facts["sheet"] = model.sheet(SHEET_DELTA)
 
 
 def _add_scale(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, str]) -> None:
