@@ -105,7 +105,9 @@ def page(request, driver, server):
     driver.get("about:blank")
     driver.set_window_size(*SIZES[request.param])
     driver.get_log("browser")
-    return Page(driver, server[0])
+    found = Page(driver, server[0])
+    driver.execute_script("sessionStorage.clear()")  # one tab serves all tests
+    return found
 
 
 def test_five_answers_move_the_bars_and_the_place_on_the_map(page):

@@ -165,7 +165,7 @@ function mapWords() {
   const shown = map.at.length < map.of ? map.at.length + " of " + map.of : String(map.of);
   at("map-words").textContent =
     "Each dot is one of the " + card.row_name + "s the model knows (" + shown + "); near means similar " +
-    "answers. You are in the cloud with probability " + percent(0.9) + ". Compared with their other " +
+    "answers. The cloud is where the model believes you to be, at " + percent(0.9) + ". Compared with their other " +
     "answers, those " +
     [side(0, "high", "on the right say yes more often"), side(0, "low", "those on the left"),
       ...(map.axes.length > 1 ? [side(1, "high", "those at the top"), side(1, "low", "those at the bottom")]
@@ -370,7 +370,8 @@ at("yes").addEventListener("click", () => question && give(question.column, true
 at("no").addEventListener("click", () => question && give(question.column, false));
 at("skip").addEventListener("click", skip);
 at("undo").addEventListener("click", () => keep(answers.slice(0, -1)));
-at("restart").addEventListener("click", () => { skipped = []; keep([]); });
+// Whoever starts again is somebody else.
+at("restart").addEventListener("click", () => { skipped = []; sessionStorage.removeItem("sent"); keep([]); });
 at("send").addEventListener("click", send);
 at("search").addEventListener("input", search);
 document.addEventListener("keydown", keys);
