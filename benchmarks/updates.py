@@ -120,9 +120,9 @@ class River:
 class Implicit:
     """implicit's alternating least squares, with its partial fits of users and items.
 
-    Likes count as interest and dislikes as the contrary (a negative weight, as it takes them). Partial
-    fits need the whole history of each user and item that they touch. Scores become probabilities by a
-    logistic curve, fitted on a tenth of the first part that is held out for it.
+    It learns from likes alone (with dislikes as negative weights its factors were NaN). Partial fits need
+    the whole history of each user and item that they touch. Scores become probabilities by a logistic
+    curve, fitted on a tenth of the first part that is held out for it.
     """
 
     def fit(self, pairs: Array, yes: Array) -> None:
@@ -151,7 +151,8 @@ class Implicit:
 
         rows, columns, yes = (np.concatenate(part) for part in zip(*self.parts, strict=True))
         shape = (len(self.codes[0]), len(self.codes[1]))
-        return scipy.sparse.csr_matrix((np.where(yes > 0, 1.0, -1.0), (rows, columns)), shape=shape)
+        liked = yes > 0
+        return scipy.sparse.csr_matrix((yes[liked], (rows[liked], columns[liked])), shape=shape)
 
     def _scores(self, pairs: Array) -> Array:
         found = np.zeros(len(pairs))
@@ -330,7 +331,8 @@ NOTES = """Log-losses are means over batches; differences are paired, batch by b
 error. "sampled, refit" learns after every {every}th batch and is judged on the next one alone, "sampled,
 partial_fit" against it on those. The calibration error is the mean distance of probability and frequency
 in ten groups of equal size. River and implicit predict no probabilities of their own:
-`benchmarks/updates.py` says how they were given some, and their settings. "refit = 1": seconds a batch
+`benchmarks/updates.py` says how they were given some, and their settings. implicit learns from likes
+alone, and so who watches what, which tells little of who likes what they watch. "refit = 1": seconds a batch
 beside those of a refit. Uncertainties are not compared here: updated draws are narrower than those of a
 refit where updates bring many answers (see `tests/test_updates.py` for what is held against the truth).
 """
