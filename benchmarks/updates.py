@@ -332,9 +332,9 @@ error. "sampled, refit" learns after every {every}th batch and is judged on the 
 partial_fit" against it on those. The calibration error is the mean distance of probability and frequency
 in ten groups of equal size. River and implicit predict no probabilities of their own:
 `benchmarks/updates.py` says how they were given some, and their settings. implicit learns from likes
-alone, and so who watches what, which tells little of who likes what they watch. "refit = 1": seconds a batch
-beside those of a refit. Uncertainties are not compared here: updated draws are narrower than those of a
-refit where updates bring many answers (see `tests/test_updates.py` for what is held against the truth).
+alone, and so who watches what, which tells little of who likes what they watch. "refit = 1": seconds a
+batch beside those of a refit. Uncertainties are not compared here: updated draws are narrower than those
+of a refit where updates bring many answers (`tests/test_updates.py` holds them against the truth).
 """
 SPEED = """
 `partial_fit` takes {each:.2f} ms a touched row or column (rank 10, one thread). {shuffles} orders of one
