@@ -9,6 +9,9 @@ import pandas as pd
 
 from onebit.certificates.statements import at_most, confidence
 
+# Units that are written as bare numbers.
+PLAIN = ("nats", "score")
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -24,7 +27,7 @@ class Claim:
         What must hold, in a few words.
     bound, observed : float
         The bound, and what was counted on held-out answers (NaN where nothing was).
-    unit : {"share", "points", "nats"}
+    unit : {"share", "points", "nats", "score"}
         How the two are written.
     lower : bool
         Whether it is a lower bound ("at least").
@@ -50,7 +53,7 @@ class Claim:
         """Return the bound as it is written everywhere: rounded to the side that has been proved."""
         if self.says_nothing:
             return "nothing can be said"
-        if self.unit == "nats":
+        if self.unit in PLAIN:
             return f"at most {math.ceil(self.bound * 1e3 - 1e-9) / 1e3:.3f}"
         if self.lower:
             return f"at least {math.floor(self.bound * 1e3 + 1e-9) / 10:.1f} points"
@@ -60,7 +63,7 @@ class Claim:
         """Return what was observed, as it is written everywhere."""
         if math.isnan(self.observed):
             return ""
-        if self.unit == "nats":
+        if self.unit in PLAIN:
             return f"{self.observed:.3f}"
         return f"{100 * self.observed:.1f} points" if self.lower else f"{self.observed:.1%}"
 

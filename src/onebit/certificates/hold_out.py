@@ -98,6 +98,23 @@ def check_hold_out_delta(delta: float) -> None:
         )
 
 
+def check_max_error(max_error: float) -> None:
+    """Refuse what is no share that may be wrong."""
+    number = isinstance(max_error, (int, float, np.number)) and not isinstance(max_error, bool)
+    if not number or not 0 < max_error < 1:
+        raise ValueError(f"max_error must lie between 0 and 1, got {max_error!r}")
+
+
+def counted_terms(errors: int, trials: int, delta: float) -> dict[str, float]:
+    """Return the terms of a certificate that counts errors."""
+    return {
+        "held-out answers": float(trials),
+        "errors": float(errors),
+        "observed error": errors / trials if trials else 1.0,
+        "delta": delta,
+    }
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """What became of the held-out answers, one of each in every array, the surest prediction first.
@@ -151,6 +168,10 @@ class HeldOut:
     def _where(self) -> str:
         """The same inside a sentence, where it may have to end with a comma."""
         return self.where + ("," if "," in self.where else "")
+
+    def in_random_order(self) -> NDArray[np.int64]:
+        """Return an order that does not depend on how sure, or right, predictions were."""
+        return np.random.default_rng(len(self.wrong)).permutation(len(self.wrong))
 
     @property
     def of_update(self) -> bool:
@@ -260,9 +281,7 @@ class HeldOut:
 
     def keep(self, max_error: float, delta: float, words: tuple[str, str] = SAID) -> Kept:
         """Find, for each predicted answer, the largest share whose certified error is small enough."""
-        number = isinstance(max_error, (int, float, np.number)) and not isinstance(max_error, bool)
-        if not number or not 0 < max_error < 1:
-            raise ValueError(f"max_error must lie between 0 and 1, got {max_error!r}")
+        check_max_error(max_error)
         check_hold_out_delta(delta)
         self._check_as_counted("what may be kept")
         parts: list[KeptAnswer] = []
@@ -322,12 +341,7 @@ class HeldOut:
     def _certificate(self, places: slice | NDArray[np.int64], delta: float, who: str) -> Certificate:
         wrong = self.wrong[places]
         errors, trials = int(wrong.sum()), len(wrong)
-        terms = {
-            "held-out answers": float(trials),
-            "errors": float(errors),
-            "observed error": errors / trials if trials else 1.0,
-            "delta": delta,
-        }
+        terms = counted_terms(errors, trials, delta)
         repeated = int(self.fitted_too[places].sum())
         if repeated:
             terms["held-out answers to entries that were fitted too"] = float(repeated)

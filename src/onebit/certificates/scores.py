@@ -39,11 +39,6 @@ def yes_probability(held: HeldOut) -> Array:
     return np.where(held.yes, held.confidence, 1.0 - held.confidence)
 
 
-def _in_random_order(held: HeldOut) -> NDArray[np.int64]:
-    """Return an order that does not depend on how right predictions were; held-out answers are sorted."""
-    return np.random.default_rng(len(held.wrong)).permutation(len(held.wrong))
-
-
 def log_loss_bound(held: HeldOut, delta: float) -> Mean:
     """Bound the mean log-loss, in nats, of probabilities held between 1 and 99 %."""
     check_hold_out_delta(delta)
@@ -51,7 +46,7 @@ def log_loss_bound(held: HeldOut, delta: float) -> Mean:
     loss = -np.log(np.where(held.sign > 0, chance, 1.0 - chance))
     least, most = -math.log(1.0 - FLOOR), -math.log(FLOOR)
     scaled = (loss - least) / (most - least)
-    bound = betting_upper_bound(np.clip(scaled, 0.0, 1.0)[_in_random_order(held)], delta)
+    bound = betting_upper_bound(np.clip(scaled, 0.0, 1.0)[held.in_random_order()], delta)
     return Mean(least + (most - least) * bound, float(loss.mean()), len(loss))
 
 
@@ -59,14 +54,14 @@ def brier_bound(held: HeldOut, delta: float) -> Mean:
     """Bound the Brier score: the mean squared distance of the probability from the answer."""
     check_hold_out_delta(delta)
     loss = (yes_probability(held) - (held.sign > 0)) ** 2
-    return Mean(betting_upper_bound(loss[_in_random_order(held)], delta), float(loss.mean()), len(loss))
+    return Mean(betting_upper_bound(loss[held.in_random_order()], delta), float(loss.mean()), len(loss))
 
 
 def gain_bound(held: HeldOut, other_wrong: NDArray[np.bool_], delta: float) -> Mean:
     """Bound from below by how much the error rate is lower than that of other answers."""
     check_hold_out_delta(delta)
     gain = other_wrong.astype(float) - held.wrong
-    low = 1.0 - 2.0 * betting_upper_bound((0.5 * (1.0 - gain))[_in_random_order(held)], delta)
+    low = 1.0 - 2.0 * betting_upper_bound((0.5 * (1.0 - gain))[held.in_random_order()], delta)
     return Mean(low, float(gain.mean()), len(gain))
 
 

@@ -16,6 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from onebit.certificates.shifts import breaking_shift
+
 Array = NDArray[np.float64]
 
 # The clause that says of which entries a number speaks, wherever one is read.
@@ -149,7 +151,7 @@ class Certificate:
             *(f"  assumes: {text}" for text in self.assumptions),
         ]
         if self.method == HELD_OUT and not self.trivial:
-            most = (1.0 - self.bound) / max(self.bound, 1e-9)
+            most = breaking_shift(self.bound)
             lines.append(
                 "  of the blanks it says nothing if being answered multiplies the odds that a prediction "
                 f"is right by {most:.3g} or more (certify with a shift)"

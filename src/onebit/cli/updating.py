@@ -184,7 +184,7 @@ def _from_store(voice: Voice, store: str, fitted: Any) -> tuple[Any, Any]:
     good = [
         place
         for place, ids in enumerate(zip(found.rows, found.columns, strict=True))
-        if all(_fits(index, one) for index, one in zip((fitted.rows_, fitted.columns_), ids, strict=True))
+        if fitted.rows_.misfit(ids[:1]) is None and fitted.columns_.misfit(ids[1:]) is None
     ]
     if len(good) < len(found.signs):
         left = len(found.signs) - len(good)
@@ -195,13 +195,6 @@ def _from_store(voice: Voice, store: str, fitted: Any) -> tuple[Any, Any]:
         {"row": [found.rows[k] for k in good], "column": [found.columns[k] for k in good]}
     )
     return (pairs, [found.signs[k] for k in good]), (kept.id, found.last, found.mark)
-
-
-def _fits(index: Any, value: Any) -> bool:
-    """Say whether an id is of the kind of a model's ids."""
-    kinds: dict[str, Any] = {"integer": int, "floating": (int, float)}
-    wanted = kinds.get(index.labels.inferred_type, str)
-    return isinstance(value, wanted) and (isinstance(value, str) or abs(value) < 2**63)
 
 
 def _told(fitted: Any, before: tuple[Any, tuple[int, int]], seconds: float, delta: float) -> Any:

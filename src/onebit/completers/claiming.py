@@ -102,7 +102,7 @@ def blank_certificate(
     )
     outside = np.ones(rows * columns, dtype=bool)
     outside[answers.fitted.entry_numbers()] = False
-    order = np.random.default_rng(len(held.wrong)).permutation(len(held.wrong))
+    order = held.in_random_order()
     entries = held.rows.astype(np.int64) * columns + held.columns
     found = weighted_bound(
         held.wrong[order],
@@ -193,13 +193,7 @@ def estimated_propensities(model: Any, random_state: int = 0) -> Array:
     chance = np.empty(len(sign))
     for part in (half, ~half):
         where = np.flatnonzero(~part)
-        seen = Observations.from_codes(
-            first,
-            second,
-            (where // columns).astype(np.int32),
-            (where % columns).astype(np.int32),
-            sign[where],
-        )
+        seen = Observations.from_codes(first, second, *_codes(where, columns), sign[where])
         fitted = _fitted(seen, 5, random_state)
         asked = np.flatnonzero(part)
         moments = scoring.score_moments(fitted, *_codes(asked, columns), -1)
@@ -306,7 +300,7 @@ def sheet(model: Any, delta: float, shift: float = 2.0) -> Sheet:
         )
     )
     log_loss, brier = scores.log_loss_bound(held, each), scores.brier_bound(held, each)
-    for name, mean, unit in (("log-loss", log_loss, "nats"), ("Brier score", brier, "nats")):
+    for name, mean, unit in (("log-loss", log_loss, "nats"), ("Brier score", brier, "score")):
         more = ", of probabilities held between 1 and 99 %" if name == "log-loss" else ""
         claims.append(
             Claim(name, f"all probabilities, {plain}{more}", like, mean.bound, mean.observed, unit,

@@ -71,7 +71,11 @@ def check_output(output: str) -> None:
 
 def known_observations(model: Filled) -> Observations:
     """Return the answers that a model knows: those it was fitted with, held out or folded in."""
-    seen = model.kept_answers().everything
+    return with_later(model, model.kept_answers().everything)
+
+
+def with_later(model: Filled, seen: Observations) -> Observations:
+    """Return answers of the fit with those that came after it."""
     if not model._folded:
         return seen
     parts = [(seen.by_row.owners(), seen.by_row.index, seen.by_row.sign), *model._folded]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from onebit.certificates.hold_out import HeldOut
+from onebit.certificates.hold_out import HeldOut, check_max_error
 from onebit.certificates.statements import Kept, SelectiveCertificate
 from onebit.completers.lists import ListCertificate, list_certificate
 from onebit.completers.predictions import Answers, Codes, Predictions
@@ -44,9 +44,7 @@ class Keeping:
         thresholds). The statement is about all lists together, not about each.
         """
         check_is_fitted(self)
-        number = isinstance(max_error, (int, float, np.number)) and not isinstance(max_error, bool)
-        if not number or not 0 < max_error < 1:
-            raise ValueError(f"max_error must lie between 0 and 1, got {max_error!r}")
+        check_max_error(max_error)
         check_count(n, "columns of each row")
         return list_certificate(self, int(n), float(max_error), delta)
 

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.certificates.bounds import binomial_upper_bound
-from onebit.certificates.hold_out import HeldOut, check_hold_out_delta
+from onebit.certificates.hold_out import HeldOut, check_hold_out_delta, counted_terms
 from onebit.certificates.statements import ASSUMPTIONS, Certificate, at_most, confidence
-from onebit.completers.filling import known_answers, listed_columns
+from onebit.completers.filling import known_answers, listed_columns, with_later
 from onebit.data.observations import View
 
 Array = NDArray[np.float64]
@@ -139,14 +139,7 @@ def kept_of_lists(model: Any, n: int, rows: Codes, least: float) -> Any:
 
 def fitted_view(model: Any) -> View:
     """Return the answers that a model has learnt from, without the held-out ones, by row."""
-    from onebit.data.observations import Observations
-
-    fitted = model.kept_answers().fitted
-    if not model._folded:
-        return fitted.by_row
-    parts = [(fitted.by_row.owners(), fitted.by_row.index, fitted.by_row.sign), *model._folded]
-    rows, columns, sign = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return Observations.from_codes(model.rows_, model.columns_, rows, columns, sign).by_row
+    return with_later(model, model.kept_answers().fitted).by_row
 
 
 def _certificate(n: int, wrong: NDArray[np.bool_], delta: float, share: float) -> Certificate:
@@ -157,12 +150,7 @@ def _certificate(n: int, wrong: NDArray[np.bool_], delta: float, share: float) -
         "hold-out, lists, Clopper-Pearson",
         f"what stands in the lists of the best {n} of each row"
         + ("" if share >= 1.0 else f" (the surest {share:.0%} of it)"),
-        {
-            "held-out answers": float(trials),
-            "errors": float(errors),
-            "observed error": errors / trials if trials else 1.0,
-            "delta": delta,
-        },
+        counted_terms(errors, trials, delta),
         ASSUMPTIONS,
         of_this_model=True,
     )

@@ -21,7 +21,7 @@ from onebit.engine.nuclear import pair_products
 from onebit.engine.sampling.fold_in import draw_new
 from onebit.engine.sampling.update import updated_draws
 from onebit.engine.top import top_columns
-from onebit.engine.update import Batch, touched_by, updated
+from onebit.engine.update import Batch, Touched, touched_by, updated
 from onebit.engine.workers import Machine
 from onebit.model.calibration import CERTAINTY
 from onebit.model.draws import Draws
@@ -185,7 +185,10 @@ class GaussianPredictor:
 
     def updated(self, batch: Batch, machine: Machine) -> GaussianPredictor:
         """Return a predictor whose posterior has taken up new answers."""
-        touched = touched_by(self.posterior, batch)
+        return self.moved(touched_by(self.posterior, batch), batch)
+
+    def moved(self, touched: tuple[Touched, Touched], batch: Batch) -> GaussianPredictor:
+        """Return the same, where it is known whom a batch touches."""
         posterior = updated(self.posterior, touched, batch, self.loss, self.temperature)
         return replace(self, posterior=posterior)
 
@@ -281,7 +284,7 @@ class DrawsPredictor:
             draws = updated_draws(
                 self.draws, self.posterior, touched, batch, self.start.temperature, pool
             )
-        return DrawsPredictor(draws, self.start.updated(batch, machine))
+        return DrawsPredictor(draws, self.start.moved(touched, batch))
 
 
 @dataclass(frozen=True)

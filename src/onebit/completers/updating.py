@@ -150,8 +150,8 @@ class Updating:
             people or things change.
         certify : float, optional
             Share of the new answers to hold out, for a certificate of the model as it is then: of
-            entries like these answers. Without, what the fit's certificate says is left of rows and
-            columns that no update has touched, and ``certify`` says so.
+            entries like those that these answer for the first time. Without, what the fit's certificate
+            says is left of rows and columns that no update has touched, and ``certify`` says so.
 
         Returns
         -------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -218,6 +219,21 @@ class IdIndex:
             return self._index.get_indexer(asked).astype(np.int32)
         except TypeError:
             raise TypeError(f"some {self.side} ids cannot be hashed; use strings or numbers") from None
+
+    def misfit(self, values: Sequence[Any]) -> tuple[str, Any] | None:
+        """Return the first of some plain values that is no id of this kind, and what ids here are.
+
+        Whole numbers where the ids are, numbers, or text; of at most 63 bits.
+        """
+        kinds: dict[str, tuple[Any, str]] = {
+            "integer": (int, "whole numbers"),
+            "floating": ((int, float), "numbers"),
+        }
+        wanted, words = kinds.get(self._index.inferred_type, (str, "text"))
+        for value in values:
+            if not isinstance(value, wanted) or (wanted is not str and abs(value) >= 2**63):
+                return words, value
+        return None
 
     def extended(self, new: pd.Index) -> IdIndex:
         """Return an index with ``new`` ids appended after the known ones, also where they are listed."""

@@ -67,6 +67,8 @@ class Placing:
 
     def extended(self, count: int) -> Placing:
         """Return the same with so many new members of the other side, about whom answers tell nothing."""
+        if count == 0:
+            return self
         added = np.zeros((count, self.loading.shape[1]), np.float32)
         return replace(self, loading=np.concatenate([self.loading, added]))
 

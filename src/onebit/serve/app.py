@@ -289,10 +289,7 @@ class _Service:
         if given["key"] is None or given["row"] is None or not given["answers"]:
             raise Refused(422, "answers need a key of their own, a row and at least one answer")
         replies.encoded(model.rows_, [given["row"]])
-        codes = replies.encoded(model.columns_, [column for column, _ in given["answers"]])
-        if (codes < 0).any():
-            missing = given["answers"][int((codes < 0).argmax())][0]
-            raise Refused(422, f"the model does not know the column {missing!r}")
+        replies.known_codes(model.columns_, [column for column, _ in given["answers"]], 422)
         try:
             new = self.store.add(given["key"], given["row"], given["answers"])
         except Conflict as conflict:

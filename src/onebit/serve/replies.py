@@ -7,7 +7,6 @@ each request, and nothing is kept of it here.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -133,23 +132,23 @@ def predict(model: Any, wanted: list[tuple[Any, Any]]) -> dict[str, Any]:
 
 def encoded(index: Any, values: list[Any]) -> NDArray[np.int32]:
     """Return the codes of ids; those of another kind than the model's are refused."""
-    check_kind(index, values)
+    misfit = index.misfit(values)
+    if misfit is not None:
+        words, value = misfit
+        raise Refused(422, f"{index.side} ids of this model are {words}, not {shown(value)}")
     try:
         return index.encode(values)
     except (TypeError, ValueError, OverflowError) as error:
         raise Refused(422, str(error)) from None
 
 
-def check_kind(index: Any, values: list[Any]) -> None:
-    """Refuse ids that are not of the kind of the model's: whole numbers, numbers, or text."""
-    kinds: dict[str, tuple[Any, str]] = {
-        "integer": (int, "whole numbers"),
-        "floating": ((int, float), "numbers"),
-    }
-    wanted, words = kinds.get(index.labels.inferred_type, (str, "text"))
-    for value in values:
-        if not isinstance(value, wanted):
-            raise Refused(422, f"{index.side} ids of this model are {words}, not {shown(value)}")
+def known_codes(index: Any, values: list[Any], status: int) -> NDArray[np.int32]:
+    """Return the codes of ids that the model must know."""
+    codes = encoded(index, values) if values else np.empty(0, np.int32)
+    if (codes < 0).any():
+        missing = values[int(np.argmax(codes < 0))]
+        raise Refused(status, f"the model does not know the {index.side} {missing!r}")
+    return codes
 
 
 def interview(model: Any, answers: Answers, **settings: Any) -> tuple[Interview, dict[str, Any]]:
@@ -197,11 +196,7 @@ def fold_in(
     order = left[np.argsort(-sure, kind="stable")]
     named = None
     if columns is not None:
-        codes = encoded(model.columns_, columns) if columns else np.empty(0, np.int32)
-        if (codes < 0).any():
-            missing = columns[int(np.argmax(codes < 0))]
-            raise Refused(422, f"the model does not know the column {missing!r}")
-        named = lines(codes)
+        named = lines(known_codes(model.columns_, columns, 422))
     plane = map_of(model)
     point, covariance = plane.place(asked.standing)
     return {
@@ -300,12 +295,8 @@ def rows(model: Any, wanted: list[Any], level: float) -> dict[str, Any]:
     why = can_ask(model)
     if why is not None:
         raise Refused(422, why)
-    codes = encoded(model.rows_, wanted) if wanted else np.empty(0, np.int32)
-    if (codes < 0).any():
-        missing = wanted[int(np.argmax(codes < 0))]
-        raise Refused(404, f"the model does not know the row {missing!r}")
     lines = []
-    for code in codes:
+    for code in known_codes(model.rows_, wanted, 404):
         asked = Interview(model, model.rows_.labels[code], level=level)
         point = map_of(model).points[code]
         lines.append(
@@ -344,9 +335,10 @@ def map_points(model: Any) -> dict[str, Any]:
     plane = map_of(model)
     count = len(plane.points)
     some = np.linspace(0, count - 1, min(count, MOST_POINTS)).astype(int)
-    labels: Callable[[list[int]], list[Any]] = lambda codes: [  # noqa: E731
-        plain(model.columns_.labels[code]) for code in codes
-    ]
+
+    def labels(codes: list[int]) -> list[Any]:
+        return [plain(model.columns_.labels[code]) for code in codes]
+
     return {
         "ids": [plain(model.rows_.labels[code]) for code in some],
         "at": [[rounded(value) for value in point] for point in plane.points[some]],
