@@ -72,7 +72,7 @@ bench-accuracy: install
 
 bench-certificates: install
 	$(BIN)/python -m benchmarks.certificates --data $(DATA) --keep build/bench-certificates --output docs/coverage.md
-	$(BIN)/python -m benchmarks.certificates --asked --keep build/bench-certificates \
+	$(BIN)/python -m benchmarks.certificates --asked --data $(DATA) --keep build/bench-certificates \
 	  --output docs/coverage-asked.md
 
 # A peer that does not install is left out of the comparison. pkg_resources, which myfm imports, comes with

@@ -177,7 +177,7 @@ def model(world):
 
 def test_a_certificate_prints_the_shift_at_which_it_says_nothing(model):
     found = model.certify()
-    assert f"right by {breaking_shift(found.bound):.3g} or more" in str(found)
+    assert f"right prediction by {breaking_shift(found.bound):.3g} or more" in str(found)
     other = model.certify(shift=2.0)
     assert other.bound == pytest.approx(shifted(found.bound, 2.0))
     assert "multiplies the odds that a prediction is right by at most 2" in other.assumptions[0]

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from onebit import LogisticCompleter, NuclearNormCompleter, cli, simulate
+from onebit.certificates.scores import calibration_bands
 from onebit.certificates.statements import at_most
 from onebit.data.school import school
 from onebit.report import figures, render_report, write_report
@@ -111,7 +112,7 @@ def test_the_plots_take_the_pages_colours(model):
     held_out = model.held_out_
     for svg in (
         figures.answer_counts(model.record_.row_counts, "rows"),
-        figures.calibration(held_out.confidence, held_out.wrong),
+        figures.calibration(calibration_bands(held_out, 0.05), "0.95"),
         figures.risk_coverage(model, 0.05),
         figures.objective(model.objective_path_, model.n_iter_),
     ):

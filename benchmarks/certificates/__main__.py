@@ -24,7 +24,7 @@ from typing import Any
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.certificates import asked, drawn, held_out, page, tightness
+from benchmarks.certificates import arriving, asked, drawn, held_out, page, real, tightness
 from benchmarks.certificates.keeping import Task, done
 from benchmarks.certificates.lines import COLUMNS, Line
 from onebit.data.files import written_whole
@@ -43,6 +43,8 @@ FAMILIES: dict[str, tuple[Callable[[int], list[Line]], int, int]] = {
 ASKED: dict[str, tuple[Callable[[int], list[Line]], int, int]] = {
     "asked": (asked.asked, 1200, 50),
     "selected": (asked.selected, 1000, 25),
+    "arriving": (arriving.arriving, 1000, 25),
+    "own": (arriving.own, 1000, 50),
 }
 
 
@@ -85,13 +87,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=-1, help="processes (all cores)")
     parser.add_argument("--asked", action="store_true", help="what people ask about, a page of its own")
     options = parser.parse_args(argv)
+    there = options.data is not None and (options.data / "ml-100k").is_dir()
+    folder = options.data if there else None
     if options.asked:
         lines = done(coverage_tasks(options.share, ASKED), options.keep, options.jobs)
-        _write(page.asked_for(lines), options.output)
+        came = done(real.tasks(folder, options.seeds), options.keep, options.jobs)
+        _write(page.asked_for(lines, came), options.output)
         return
-    there = options.data is not None and (options.data / "ml-100k").is_dir()
     lines = done(coverage_tasks(options.share), options.keep, options.jobs)
-    folder = options.data if there else None
     large = tightness.tasks(options.seeds, options.splits, folder, options.size)
     _write(page.whole(lines, done(large, options.keep, options.jobs), options.size), options.output)
 

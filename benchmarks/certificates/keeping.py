@@ -14,6 +14,9 @@ from onebit.data.files import written_whole
 
 Task = Callable[[], pd.DataFrame]
 
+# The modules that make results.
+MAKERS = ("worlds", "held_out", "drawn", "tightness", "asked", "arriving", "real")
+
 
 def folder_of_this_version(folder: Path) -> Path:
     """Return the place for results of the library and the worlds as they are now.
@@ -21,7 +24,7 @@ def folder_of_this_version(folder: Path) -> Path:
     What only writes the page does not count.
     """
     here = Path(__file__).parent
-    makers = [here / f"{name}.py" for name in ("worlds", "held_out", "drawn", "tightness")]
+    makers = [here / f"{name}.py" for name in MAKERS]
     digest = hashlib.sha256()
     for path in (*sorted(Path(onebit.__file__).parent.rglob("*.py")), *makers):
         digest.update(path.read_bytes())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.certificates import asked, drawn, held_out, tightness, worlds
+from benchmarks.certificates import arriving, asked, drawn, held_out, real, tightness, worlds
 from benchmarks.certificates.lines import SURPRISE, judged
 from onebit.study.page import markdown
 
@@ -75,21 +75,40 @@ SURE = """## People answer what they are sure of
 90 % that are known here; 30 % of the answers are held out. The truth is the error rate of the blanks. The
 shift is the one that holds in each world. Propensities are those of the world, or are estimated from who
 answered what (half of the table predicts the other), and then one point is allowed."""
+COMING = """## Rows that are yet to come
+
+{people} people, {questions} questions, {answered:.0%} answered, {out:.0%} of the people held out; half of
+all people answer by lot, so that the answers of one person are no independent draws. The truth is that of
+{fresh:,} people more."""
+OWN_HOLD_OUT = """## A hold-out of one's own
+
+*Later answers*: tastes drift; {early:,} answers are early, {late} late. *A survey*: people answer what
+they are sure of ten times as often as the rest, and {asked} entries drawn evenly are asked besides."""
 BROKEN = """## Broken on purpose
 
 Each leaves out something that the true one pays for, or speaks of other entries. All must be caught."""
 
 
-def asked_for(results: pd.DataFrame) -> str:
-    """Return the page on groups, lists, scores, gains and selected answers."""
+def asked_for(results: pd.DataFrame, came: pd.DataFrame) -> str:
+    """Return the page on what people ask; ``came`` is what real data says."""
+    small, large = worlds.SHAPE, worlds.LARGER
+    about = {
+        "asked": EVENLY.format(
+            rows=small[0], columns=small[1], rank=worlds.RANK, error=asked.LIST_ERROR
+        ),
+        "selected": SURE.format(rows=large[0], columns=large[1]),
+        "arriving": COMING.format(
+            people=arriving.PEOPLE, questions=arriving.QUESTIONS, answered=arriving.ANSWERED,
+            out=arriving.ROWS_OUT, fresh=arriving.FRESH,
+        ),
+        "own": OWN_HOLD_OUT.format(early=arriving.EARLY, late=arriving.LATE, asked=arriving.SURVEYED),
+    }  # fmt: skip
     parts, broken = [ASKED], []
-    for family, text in (("asked", EVENLY), ("selected", SURE)):
+    for family, text in about.items():
         table = judged(results[results["family"] == family])
-        rows, columns = worlds.SHAPE if family == "asked" else worlds.LARGER
-        about = text.format(rows=rows, columns=columns, rank=worlds.RANK, error=asked.LIST_ERROR)
-        parts += [about, _table(table[~table["broken"]])]
+        parts += [text, _table(table[~table["broken"]])]
         broken.append(table[table["broken"]])
-    parts += [BROKEN, _table(pd.concat(broken))]
+    parts += [BROKEN, _table(pd.concat(broken)), *real.section(came)]
     return "\n\n".join(parts) + "\n"
 
 

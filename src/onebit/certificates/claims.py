@@ -32,7 +32,11 @@ class Claim:
     lower : bool
         Whether it is a lower bound ("at least").
     answers : int
-        The held-out answers that it was counted on.
+        The held-out answers, or rows, that it was counted on.
+    p_value : float or None
+        Of a gain: of McNemar's exact test that there is none.
+    counted : str
+        What ``answers`` counts.
     """
 
     claim: str
@@ -43,11 +47,15 @@ class Claim:
     unit: str = "share"
     lower: bool = False
     answers: int = 0
+    p_value: float | None = None
+    counted: str = "held-out answers"
 
     @property
     def says_nothing(self) -> bool:
-        """Whether the bound is one that always holds."""
-        return self.bound <= 0.0 if self.lower else self.unit == "share" and self.bound >= 1.0
+        """Whether the bound is one that always holds, as it is written."""
+        if self.lower:
+            return math.floor(self.bound * 1e3 + 1e-9) <= 0
+        return self.unit == "share" and self.bound >= 1.0
 
     def bounded(self) -> str:
         """Return the bound as it is written everywhere: rounded to the side that has been proved."""
@@ -66,6 +74,13 @@ class Claim:
         if self.unit in PLAIN:
             return f"{self.observed:.3f}"
         return f"{100 * self.observed:.1f} points" if self.lower else f"{self.observed:.1%}"
+
+    def tested(self) -> str:
+        """Return the test of a gain in words; nothing of other claims."""
+        if self.p_value is None:
+            return ""
+        size = "< 0.0001" if self.p_value < 1e-4 else f"= {self.p_value:.2g}"
+        return f"exact McNemar test that it is no better: p {size}"
 
 
 @dataclass(frozen=True)
@@ -86,6 +101,8 @@ class Sheet:
                 "direction": ["at least" if one.lower else "at most" for one in self.claims],
                 "observed": [one.observed for one in self.claims],
                 "held_out": [one.answers for one in self.claims],
+                "counted": [one.counted for one in self.claims],
+                "p_value": [math.nan if one.p_value is None else one.p_value for one in self.claims],
             }
         )
 
@@ -99,8 +116,8 @@ class Sheet:
     def __str__(self) -> str:
         lines = [self.heading]
         for one in self.claims:
-            seen = f" (observed {one.seen()}" if one.seen() else " ("
-            seen += (", " if one.seen() else "") + f"{one.answers:,} held-out answers)"
-            lines.append(f"  {one.claim}: {one.bounded()}{seen}")
+            parts = [f"observed {one.seen()}" if one.seen() else "", f"{one.answers:,} {one.counted}"]
+            seen = ", ".join(part for part in [*parts, one.tested()] if part)
+            lines.append(f"  {one.claim}: {one.bounded()} ({seen})")
             lines.append(f"    of {one.of}; assumes {one.assumes}")
         return "\n".join(lines)

@@ -48,7 +48,10 @@ from onebit.certificates.statements import (
     IID,
     KNOWN_IDS,
     LIKE_THE_ANSWERED,
+    LIKE_THE_HELD_OUT,
     OUTSIDE,
+    OWN_ASSUMPTIONS,
+    OWN_HELD_OUT,
     TIES,
     UNIFORM,
     Certificate,
@@ -77,7 +80,11 @@ WHERE = {
     "elsewhere": f"{LIKE_THE_ANSWERED}, {UNTOUCHED}",
     "update": "on entries like those that the last update answered for the first time",
     "since": f"on entries like those that an earlier update answered for the first time, {UNTOUCHED}",
+    "own": LIKE_THE_HELD_OUT,
+    "own, elsewhere": f"{LIKE_THE_HELD_OUT}, {UNTOUCHED}",
 }
+# What is left of each after a later update.
+AFTER = {"fit": "elsewhere", "update": "since", "own": "own, elsewhere"}
 NOT_TOLD = (
     "which rows and columns later updates touched did not depend on whether their held-out answers were "
     "predicted rightly"
@@ -139,8 +146,9 @@ class HeldOut:
         The commoner of the fitted answers, -1 or 1.
     blanks : int or None
         The entries of the table without any answer; None where some entry is answered more than once.
-    whence : {"fit", "elsewhere", "update", "since"}
-        Held out of a fit, or of an update; of either, what is left of it after a later update.
+    whence : {"fit", "elsewhere", "update", "since", "own", "own, elsewhere"}
+        Held out of a fit, at random or by the user's own choice, or of an update; of each, what is left
+        of it after a later update.
     disagreement : float or None
         Of a model that was refitted on all answers: the share of the table's entries on which it and the
         model that was counted predict differently, which adds to the risk.
@@ -174,6 +182,11 @@ class HeldOut:
         return np.random.default_rng(len(self.wrong)).permutation(len(self.wrong))
 
     @property
+    def own(self) -> bool:
+        """Whether the user said what to hold out."""
+        return self.whence.startswith("own")
+
+    @property
     def of_update(self) -> bool:
         """Whether it was held out of an update, not of the fit."""
         return self.whence in ("update", "since")
@@ -186,8 +199,7 @@ class HeldOut:
         if touched.all() or self.disagreement is not None:
             return None
         parts = {name: getattr(self, name)[~touched] for name in ARRAYS}
-        whence = "since" if self.of_update else "elsewhere"
-        return replace(self, **parts, blanks=None, whence=whence)
+        return replace(self, **parts, blanks=None, whence=AFTER.get(self.whence, self.whence))
 
     @classmethod
     def count(
@@ -353,7 +365,8 @@ class HeldOut:
             # them have had their errors counted.
             most = hypergeometric_upper_bound(errors, trials, trials + self.blanks, delta)
             terms[BLANKS] = (most - errors) / self.blanks
-        assumptions: tuple[str, ...] = ASSUMPTIONS
-        if self.whence in ("elsewhere", "since"):
-            assumptions = (*ASSUMPTIONS, NOT_TOLD)
-        return Certificate(bound, delta, HELD_OUT, who, terms, assumptions, of_this_model=True)
+        method = OWN_HELD_OUT if self.own else HELD_OUT
+        assumptions: tuple[str, ...] = OWN_ASSUMPTIONS if self.own else ASSUMPTIONS
+        if self.whence in AFTER.values():
+            assumptions = (*assumptions, NOT_TOLD)
+        return Certificate(bound, delta, method, who, terms, assumptions, of_this_model=True)

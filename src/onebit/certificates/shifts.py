@@ -3,9 +3,9 @@
 Held-out answers are answered entries. Where people answer what they know or like, predictions of blanks
 may be worse. How much worse is an assumption, written as a number ``G``, the shift:
 
-* *odds*: given what the predictor knows, being answered multiplies the odds that its prediction is right
-  by at most ``G``. With the risk ``R`` of answered entries, that of the blanks is at most
-  ``G R / (1 + (G - 1) R)``;
+* *odds*: the odds that a prediction is right are among answered entries at most ``G`` times those among
+  blanks, both taken over all such entries. With the risk ``R`` of answered entries, that of the blanks is
+  at most ``G R / (1 + (G - 1) R)``;
 * *density ratio*: no kind of entry is more than ``G`` times as frequent among the blanks as among the
   answered entries, nor less than ``1 / G`` times: at most ``min(G R, 1 - (1 - R) / G)``.
 

@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 
 # The clause that says of which entries a number speaks, wherever one is read.
 LIKE_THE_ANSWERED = "on entries like the answered ones"
+# The same where the user has said which answers to hold out.
+LIKE_THE_HELD_OUT = "on entries like the held-out ones, which the user chose"
 # The same for a number that holds for the whole table, and only if entries are drawn evenly from it.
 DRAWN_EVENLY = "on entries drawn evenly from the whole table"
 
@@ -41,8 +43,21 @@ UNIFORM = "entries are drawn evenly from the whole table, whose every entry both
 TIES = "a score of exactly zero counts as wrong"
 KNOWN_IDS = "which rows and columns there are was known beforehand"
 ASSUMPTIONS = (IID, OUTSIDE, COUNTED_ONCE, KNOWN_IDS, TIES)
+# Where the user has said which answers to hold out.
+OWN_DRAWS = (
+    "the held-out answers are independent draws of what this speaks of: of later answers, if later ones "
+    "were held out, as long as what comes is like them; of the whole table, if it was asked at random"
+)
+OWN_COUNTED_ONCE = (
+    "they were chosen without a look at how they are predicted, and used for nothing but this count: no "
+    "setting was tuned on them, and no answer was removed or changed after looking at them"
+)
+OWN_ASSUMPTIONS = (OWN_DRAWS, OWN_COUNTED_ONCE, KNOWN_IDS, TIES)
 
 HELD_OUT = "hold-out, Clopper-Pearson"
+OWN_HELD_OUT = "hold-out of the user's choice, Clopper-Pearson"
+# What a shift is a shift of, by method.
+CHOSEN = {HELD_OUT: ("blanks", "answered"), OWN_HELD_OUT: ("other entries", "held out")}
 # Names of terms that others read.
 COMMONER = "error of always the commoner answer"
 BLANKS = "of the blanks alone, at most"
@@ -150,11 +165,12 @@ class Certificate:
             "  terms: " + ", ".join(f"{name} {value:g}" for name, value in self.terms.items()),
             *(f"  assumes: {text}" for text in self.assumptions),
         ]
-        if self.method == HELD_OUT and not self.trivial:
-            most = breaking_shift(self.bound)
+        if self.method in CHOSEN and not self.trivial:
+            others, chosen = CHOSEN[self.method]
             lines.append(
-                "  of the blanks it says nothing if being answered multiplies the odds that a prediction "
-                f"is right by {most:.3g} or more (certify with a shift)"
+                f"  of the {others} it says nothing (half could be wrong) if being {chosen} multiplies "
+                f"the odds of a right prediction by {breaking_shift(self.bound):.3g} or more (certify "
+                "with a shift)"
             )
         if self.trivial:
             lines.append(

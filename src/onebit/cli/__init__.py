@@ -9,7 +9,17 @@ from typing import Annotated
 import typer
 
 from onebit import __version__
-from onebit.cli import asking, certificates, fitting, members, predicting, serving, updating, worlds
+from onebit.cli import (
+    asking,
+    certificates,
+    evaluating,
+    fitting,
+    members,
+    predicting,
+    serving,
+    updating,
+    worlds,
+)
 
 app = typer.Typer(
     help="Fill the blanks of a yes/no table, and say how sure you are.\n\n"
@@ -45,7 +55,7 @@ app.command()(asking.ask)
 app.command()(updating.update)
 app.command()(serving.serve)
 app.command()(certificates.certify)
-app.command()(fitting.evaluate)
+app.command()(evaluating.evaluate)
 app.command()(certificates.info)
 app.command()(certificates.report)
 app.command()(worlds.simulate)

@@ -52,6 +52,14 @@ def certify(
             "estimated from who answered what.",
         ),
     ] = False,
+    new_rows: Annotated[
+        bool,
+        typer.Option(
+            "--new-rows",
+            help="Of rows that are not in the table, by how many answers they give; needs fit "
+            "--certify-rows.",
+        ),
+    ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="One sheet of all that held-out answers say, all at once.")
     ] = False,
@@ -79,6 +87,8 @@ def certify(
 
       onebit certify movies.onebit --shift 2
 
+      onebit certify movies.onebit --new-rows
+
       onebit certify movies.onebit --max-error 0.1
 
       onebit certify movies.onebit --method optimised,draw,hold-out --save
@@ -104,9 +114,16 @@ def certify(
                 "(--method hold-out); fit again without --forget-answers for the others"
             )
         check_delta(delta)
+        others = by or row_groups or col_groups or shift or blanks or max_error or save
+        if (everything or new_rows) and (others or method != "best" or (everything and new_rows)):
+            name = "all" if everything else "new-rows"
+            raise WrongCommand(f"--{name} stands alone; leave the other statements out")
+        if new_rows:
+            of_rows = fitted.certify(delta, target="new rows")
+            lines = of_rows.table().to_dict(orient="records")
+            voice.answer({"delta": delta, "new_rows": lines}, str(of_rows))
+            return
         if everything:
-            if by or row_groups or col_groups or shift or blanks or max_error or save or method != "best":
-                raise WrongCommand("--all stands alone; leave the other statements out")
             made = fitted.sheet(delta)
             claims = [vars(claim) for claim in made.claims]
             voice.answer(_finite({"delta": delta, "claims": claims}), str(made))

@@ -1,4 +1,4 @@
-"""``onebit fit`` and ``onebit evaluate``."""
+"""``onebit fit``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import time
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from onebit.cli import options as o
 from onebit.cli.cluster import check_alone, fit_there
-from onebit.cli.features import read_features
 from onebit.cli.models import (
     IRT,
     BurnIn,
@@ -24,6 +21,7 @@ from onebit.cli.models import (
     SamplingSeconds,
     new_model,
 )
+from onebit.cli.reading import read, told
 from onebit.cli.shell import (
     Voice,
     WrongCommand,
@@ -32,66 +30,6 @@ from onebit.cli.shell import (
     command_line,
     plain_errors,
 )
-from onebit.data.sides import MEMBERS
-
-
-def read(
-    voice: Voice,
-    path: str,
-    row: str | None,
-    col: str | None,
-    answer: str | None,
-    wide: bool,
-    threshold: float | None,
-    yes: list[str] | None,
-    no: list[str] | None,
-    format: str | None,
-    delimiter: str | None,
-    no_header: bool,
-    skip_bad: bool,
-    drop: list[str] | None = None,
-    no_ids: bool = False,
-    blank: list[str] | None = None,
-) -> Any:
-    """Read a file of answers as the options say, and say what was guessed."""
-    from onebit.data.tables import Layout, read_table
-    from onebit.data.tables.answers import Vocabulary
-
-    layout = Layout(
-        row, col, answer, wide or None, not no_header, format, delimiter, drop=drop or (), ids=not no_ids
-    )
-    words = Vocabulary(threshold, yes, no, blank)
-    with voice.reading(path) as advance:
-        reading = read_table(path, layout, words, skip_bad=skip_bad, advance=advance)
-    for note in reading.notes():
-        voice.note(note)
-    return reading
-
-
-def told(
-    voice: Voice, seen: Any, paths: tuple[str | None, str | None], names: tuple[str | None, str | None]
-) -> Any:
-    """Join the features of rows and of columns to the answers, and say what they are."""
-    from onebit.data.joining import encoders_of, with_features
-
-    if paths == (None, None):
-        return seen
-    own = [
-        name or (None if index.labels.name is None else str(index.labels.name))
-        for name, index in zip(names, (seen.rows, seen.columns), strict=True)
-    ]
-    frames = (
-        read_features(paths[0], "row", seen.rows, own[0], own[1]),
-        read_features(paths[1], "column", seen.columns, own[1], own[0]),
-    )
-    before = seen.shape
-    seen = with_features(seen, frames)
-    for side, (word, encoder) in enumerate(zip(MEMBERS, encoders_of(seen), strict=True)):
-        if encoder is not None:
-            new = seen.shape[side] - before[side]
-            more = f"; {new:,} {word}s are known by their features alone" if new else ""
-            voice.note(f"{len(encoder.names):,} {word} features from {paths[side]}{more}")
-    return seen
 
 
 def fit(
@@ -113,6 +51,29 @@ def fit(
         typer.Option(
             help="Share of the answers to hold out for the certificate; 0 for none. 0.1 unless given; 0 "
             "with --model rasch and 2pl, which score a test by all its answers."
+        ),
+    ] = None,
+    certify_after: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="COLUMN VALUE",
+            help="Hold out the answers after this moment, a number or a date, in place of a share at "
+            "random: the certificate then speaks of later answers.",
+        ),
+    ] = None,
+    certify_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Hold out the answers of this file, in place of a share: a survey at random, another "
+            "table. It is laid out like the first.",
+        ),
+    ] = None,
+    certify_rows: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Also hold out this share of the rows, for a certificate of rows that are yet to come.",
         ),
     ] = None,
     delta: o.Delta = 0.05,
@@ -182,6 +143,10 @@ def fit(
 
       onebit fit ratings.csv -o m.onebit --row-features users.csv --col-features movies.csv
 
+      onebit fit ratings.csv -o m.onebit --certify-after date 2024-05-31
+
+      onebit fit answers.csv -o m.onebit --certify-file survey.csv --certify-rows 0.1
+
       onebit fit 'answers/*.parquet' -o large.onebit --model logistic --dask local
     """
     with plain_errors(*(() if checkpoint is None else ("Stopped. The same command goes on from here.",))):
@@ -193,6 +158,7 @@ def fit(
         check_distinct(
             {
                 "the file of answers": file,
+                "the held-out answers": certify_file,
                 "the row features": row_features,
                 "the column features": col_features,
             },
@@ -205,11 +171,15 @@ def fit(
             checked_output(report, stdout=False)
             check_installed()
         check_hold_out_delta(delta)
+        own = certify_after is not None or certify_file is not None
+        if (certify is not None) + (certify_after is not None) + (certify_file is not None) > 1:
+            raise WrongCommand("--certify, --certify-after and --certify-file: choose one of them")
         if certify is None:
-            certify = 0.0 if model in IRT else 0.1
-        if refit and not certify:
+            certify = 0.0 if model in IRT or own else 0.1
+        if refit and (not certify or certify_rows is not None):
             raise WrongCommand(
-                "--refit goes with a certificate: without one all answers are fitted anyway"
+                "--refit goes with a certificate by --certify, and without --certify-rows: it fits the "
+                "held-out answers too"
             )
         estimator = new_model(
             model, rank, seed, threads, device, inference, samples, chains, sampling_seconds, pattern,
@@ -221,7 +191,8 @@ def fit(
                     "--row-features": row_features, "--col-features": col_features, "--refit": refit,
                     "--report": report, "--wide": wide, "--format": format, "--delimiter": delimiter,
                     "--no-header": no_header, "--skip-bad": skip_bad, "--drop": drop, "--no-ids": no_ids,
-                    "--device": device != "cpu",
+                    "--device": device != "cpu", "--certify-after": certify_after,
+                    "--certify-file": certify_file, "--certify-rows": certify_rows,
                 }
             )  # fmt: skip
             fit_there(
@@ -230,38 +201,42 @@ def fit(
                 checkpoint=checkpoint,
             )  # fmt: skip
             return
-        reading = read(
-            voice,
-            file,
-            row,
-            col,
-            answer,
-            wide,
-            threshold,
-            yes,
-            no,
-            format,
-            delimiter,
-            no_header,
-            skip_bad,
-            drop,
-            no_ids,
-            blank,
-        )
+        options = (
+            row, col, answer, wide, threshold, yes, no, format, delimiter, no_header, skip_bad, drop,
+            no_ids, blank,
+        )  # fmt: skip
+        reading = read(voice, file, *options, after=certify_after)
         seen = told(voice, reading.observations, (row_features, col_features), (row, col))
         rows, columns = seen.shape
+        held: Any = certify
+        if own:
+            held = reading.held_out
+            if certify_file is not None:
+                held = read(voice, certify_file, *options).observations
         voice.note(f"{seen.n:,} answers of {rows:,} rows and {columns:,} columns")
-        if certify:
+        if own:
+            voice.note(f"and {held.n:,} held out for the certificate, which speaks of answers like them")
+        elif certify:
             voice.note(
                 f"holding {certify:.0%} of the answers out for the certificate (--certify 0 for none)"
             )
+            time_column = reading.chosen.time
+            if time_column is not None:
+                voice.note(
+                    f"the column {time_column!r} seems to hold times: the certificate will speak of "
+                    f"answers of the same time; --certify-after {time_column} VALUE holds out later ones"
+                )
+        if certify_rows is not None:
+            voice.note(f"holding {certify_rows:.0%} of the rows out for the certificate of new rows")
         begin = time.perf_counter()
         if model == "auto":
             voice.note(
                 f"searching the model; then {estimator.effort_words()} (--effort {effort or 'default'})"
             )
         with voice.warnings_as_notes(), voice.fitting("fitting") as callback:
-            estimator.fit(seen, certify=certify, callback=callback, checkpoint=checkpoint)
+            estimator.fit(
+                seen, certify=held, certify_rows=certify_rows, callback=callback, checkpoint=checkpoint
+            )
             first = estimator
             if refit:
                 estimator = first.refit(callback)
@@ -272,15 +247,17 @@ def fit(
             "columns": str(reading.chosen),
             "threshold": threshold,
             "bad_lines": reading.bad,
+            "time_column": reading.chosen.time,
             "command": command_line(),
             "seconds": round(seconds, 3),
         }
         record = estimator.describe(source)
         certificate = None
-        if certify:
+        certified = bool(certify) or own
+        if certified:
             certificate = estimator.certify(delta)
             record = record.with_certificate(certificate)
-        if certify and not refit:
+        if certified and not refit:
             record = record.with_certificate(estimator.certify(delta, by="answer"))
             record = record.with_certificate(estimator.certify_selective(delta))
         estimator.record_ = record
@@ -295,7 +272,7 @@ def fit(
             "rows": rows,
             "columns": columns,
             "answers": seen.n,
-            "held_out": len(first.held_out_.wrong) if certify else 0,
+            "held_out": len(first.held_out_.wrong) if certified else 0,
             "rank": int(estimator.rank_),
             "seconds": round(seconds, 3),
             "bad_lines": reading.bad,
@@ -311,94 +288,10 @@ def fit(
                 f"\nBefore the refit it was {at_most(before)} {LIKE_THE_ANSWERED}; the two fits differ "
                 f"on {differ:.1%} of the table."
             )
+        if certify_rows is not None:
+            new_rows = estimator.certify(delta, target="new rows")
+            content["new_rows"] = new_rows.table().to_dict(orient="records")
+            text += f"\n{new_rows.brief()}"
         if report is not None:
             text += f"\nThe report is {report}"
         voice.answer(content, text)
-
-
-def evaluate(
-    file: o.Input,
-    folds: Annotated[int, typer.Option(min=2, help="Parts to cut the answers into.")] = 5,
-    model: ModelName = "auto",
-    rank: Rank = None,
-    inference: Inference = "variational",
-    samples: Samples = None,
-    chains: Chains = None,
-    burn_in: BurnIn = None,
-    effort: Effort = None,
-    sampling_seconds: SamplingSeconds = None,
-    row_features: o.RowFeatures = None,
-    col_features: o.ColFeatures = None,
-    pattern: o.Pattern = "auto",
-    row: o.Row = None,
-    col: o.Col = None,
-    answer: o.Answer = None,
-    wide: o.Wide = False,
-    threshold: o.Threshold = None,
-    yes: o.Yes = None,
-    no: o.No = None,
-    blank: o.Blank = None,
-    format: o.Format = None,
-    delimiter: o.Delimiter = None,
-    no_header: o.NoHeader = False,
-    skip_bad: o.SkipBad = False,
-    drop: o.Drop = None,
-    no_ids: o.NoIds = False,
-    seed: o.Seed = 0,
-    threads: o.Threads = None,
-    device: o.Device = "cpu",
-    as_json: o.Json = False,
-    quiet: o.Quiet = False,
-) -> None:
-    """Measure a model by cross-validation, beside the effects alone and the commoner answer.
-
-    Examples:
-      onebit evaluate ratings.csv --folds 5
-
-      onebit evaluate ratings.csv --threshold 3.5 --model logistic --json
-    """
-    with plain_errors():
-        from onebit.completers.evaluation import MEASURES
-        from onebit.completers.evaluation import evaluate as measure
-
-        voice = Voice(quiet, as_json)
-        estimator = new_model(
-            model, rank, seed, threads, device, inference, samples, chains, sampling_seconds, pattern,
-            burn_in, effort,
-        )  # fmt: skip
-        reading = read(
-            voice,
-            file,
-            row,
-            col,
-            answer,
-            wide,
-            threshold,
-            yes,
-            no,
-            format,
-            delimiter,
-            no_header,
-            skip_bad,
-            drop,
-            no_ids,
-            blank,
-        )
-        seen = told(voice, reading.observations, (row_features, col_features), (row, col))
-        with voice.bar("evaluating") as tell:
-            result = measure(estimator, seen, folds, seed, tell)
-        table = result.table()
-        title = f"{folds} folds of {result.n_answers:,} answers, mean ± standard error"
-        shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        shown.add_column("", no_wrap=True)
-        for name in MEASURES:
-            shown.add_column(name.replace("_", " "), justify="right", min_width=13)
-        for method, line in table.iterrows():
-            cells = [f"{line[name]:.4f}±{line[f'{name}_se']:.4f}" for name in MEASURES]
-            shown.add_row(str(method), *cells)
-        content = {
-            "folds": folds,
-            "answers": result.n_answers,
-            "methods": {str(method): line.to_dict() for method, line in table.iterrows()},
-        }
-        voice.answer(content, shown)

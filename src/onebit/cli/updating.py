@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from onebit.cli import options as o
-from onebit.cli.fitting import read
 from onebit.cli.predicting import loaded
+from onebit.cli.reading import read
 from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
 from onebit.data.files import InUse, lock
 

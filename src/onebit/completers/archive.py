@@ -10,6 +10,7 @@ import numpy as np
 
 from onebit import __version__
 from onebit.certificates.hold_out import ARRAYS
+from onebit.certificates.new_rows import ROW_COUNTS
 from onebit.data import checked, storage
 from onebit.data.features import matrix_state
 from onebit.data.sides import SIDES
@@ -88,6 +89,10 @@ def save(model: Any, path: str | os.PathLike[str], *, answers: bool = True) -> N
     if model.held_out_ is not None:
         more, content["held_out"] = held_out_state(model.held_out_)
         tensors = tensors | more
+    rows = model.held_rows_
+    if rows is not None:
+        content["held_rows"] = {"given": list(rows.given)}
+        tensors = tensors | {f"held_rows.{name}": getattr(rows, name) for name in ROW_COUNTS}
     kept = model._answers
     record = model.record_ or (model.describe() if model._certifiable else None)
     if record is not None:

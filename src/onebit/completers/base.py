@@ -11,7 +11,7 @@ import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,16 +22,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from onebit.certificates.new_rows import HeldRows
 from onebit.completers.archive import fit_identity, save
 from onebit.completers.certified import Certified
-from onebit.completers.intake import hold_out, observations_of
+from onebit.completers.intake import answers_of, held_identity
 from onebit.completers.interviewing import Interviewing
 from onebit.completers.keeping import Keeping
 from onebit.completers.parameters import Check, check_parameters
 from onebit.completers.predicting import Predicting
-from onebit.completers.predictions import Answers, Codes
+from onebit.completers.predictions import Codes
 from onebit.completers.predictors import Predictor
 from onebit.completers.record import Record
+from onebit.completers.setting_aside import set_aside
 from onebit.completers.updates import Updates
 from onebit.completers.updating import Updating
 from onebit.data.ids import IdIndex, pair_columns
@@ -110,7 +112,8 @@ class PairClassifier(
         *,
         row_features: Any = None,
         column_features: Any = None,
-        certify: float | None = None,
+        certify: Any = None,
+        certify_rows: float | None = None,
         callback: Callback | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         start: PairClassifier | None = None,
@@ -136,10 +139,15 @@ class PairClassifier(
             Prior means depend on them as far as the answers bear it out. Ids without answers are known
             from then on by their features; ids without features are taken to be average. A missing value
             counts as average, and that it is missing is a feature of its own. See ``feature_effects_``.
-        certify : float, optional
+        certify : float, mask, (pairs, answers) or Observations, optional
             Share of the answers to hold out, before anything else, for ``certify``. Which ones depends
             on their ids and ``random_state``, not on their order. Zero holds none out and leaves the
-            certificates that need none.
+            certificates that need none. Or a hold-out of one's own, of whose kind the certificates then
+            speak: a mask, True for each answer to hold out (those after a date), or further answers (a
+            survey at random, another table).
+        certify_rows : float, optional
+            Share of the rows to hold out whole, for ``certify(target="new rows")``. Once counted, they
+            are folded in with all their answers.
         callback : callable, optional
             Called with a ``Progress`` record after every round.
         checkpoint : path, optional
@@ -160,6 +168,7 @@ class PairClassifier(
             others = {
                 "row_features": row_features,
                 "column_features": column_features,
+                "certify_rows": certify_rows,
                 "start": start,
                 "predict_for": predict_for,
             }
@@ -167,7 +176,7 @@ class PairClassifier(
                 if given is not None:
                     raise ValueError(f"{name} is not known on a cluster; leave it out")
             return self._fit_frame(X, y, sample_weight, certify, callback, checkpoint)
-        observations = observations_of(X, y, sample_weight, machine.device)
+        observations, marks = answers_of(X, y, sample_weight, certify, machine.device)
         if row_features is not None or column_features is not None:
             observations = with_features(observations, (row_features, column_features))
         if observations.features != (None, None) and not self._takes_features:
@@ -178,17 +187,18 @@ class PairClassifier(
         if getattr(self, "verbose", 0):
             log_to_stderr()
         wanted = None if predict_for is None else pair_columns(predict_for)
-        division = None
-        if certify is not None:
-            division = hold_out(observations, certify, getattr(self, "random_state", None))
-        if start is not None and division is not None:
+        if certify_rows is not None and not self._posterior_is_found:
+            raise ValueError(f"{type(self).__name__} cannot fold rows in; leave certify_rows out")
+        seed = getattr(self, "random_state", None)
+        aside = set_aside(observations, marks, certify, certify_rows, seed)
+        observations, fitted = aside.observations, aside.fitted
+        if start is not None and not aside.nothing:
             raise ValueError(
                 "a start has seen answers that would be held out, so the certificate would not hold; fit "
-                "with certify, or from a start, not both"
+                "with certify or certify_rows, or from a start, not both"
             )
-        fitted = observations if division is None else division.fitted
         begin = None if start is None else self._begin(start, fitted)
-        with self._checkpoint(checkpoint, observations, certify, begin) as kept:
+        with self._checkpoint(checkpoint, observations, held_identity(certify, marks), begin) as kept:
             where = machine._replace(checkpoint=kept)
             found = self._found(fitted, where, self._reporting(callback), begin, wanted)
         self._know(observations.rows, observations.columns, observations.classes, observations.n)
@@ -196,16 +206,15 @@ class PairClassifier(
         self._take(found)
         if certify is not None or gpus.chosen(machine.device, observations.n) is None:
             # On a GPU the answers stay where they are unless a certificate needs them.
-            self._answers = Answers(observations)
-            self._certifiable = certify is not None
-            if division is not None:
-                self._answers = Answers(observations, len(division.held.sign), division.cut)
-                # Without the fitted answers, which may lie on a GPU.
-                self._uncounted = replace(division, fitted=observations)
+            self._answers = aside.answers()
+            self._certifiable = certify is not None and marks is None
+            if aside.division is not None:
+                self._uncounted = aside.uncounted()
             # A model that lives on must not keep a GPU's memory.
             observations.come_home()
+        aside.rows_counted(self, seed)
         if wanted is not None:
-            self.requested_ = self._requested(wanted, found.averages)
+            self.requested_ = self._requested(wanted, found.averages, len(observations.rows))
         for text in found.advice:
             warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=2)
         return self
@@ -330,6 +339,7 @@ class PairClassifier(
         self.rows_, self.columns_, self.classes_ = rows, columns, classes
         self.n_features_in_, self.n_observations_ = 2, n_observations
         self.held_out_ = None
+        self.held_rows_: HeldRows | None = None
         self.record_: Record | None = None
         self._answers = None
         self._encoders = (None, None)

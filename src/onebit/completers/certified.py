@@ -18,13 +18,15 @@ from onebit.certificates import procedures
 from onebit.certificates.claims import Sheet
 from onebit.certificates.hold_out import SAID, HeldOut
 from onebit.certificates.ladder import OWN, Ladder, share_delta
+from onebit.certificates.new_rows import HeldRows, NewRowsCertificate
 from onebit.certificates.statements import (
     Certificate,
     GroupCertificate,
 )
-from onebit.completers.claiming import blank_certificate, group_certificate, sheet, shift_certificate
+from onebit.completers.claiming import blank_certificate, group_certificate, shift_certificate
 from onebit.completers.drawing import PATTERNED, Drawing
 from onebit.completers.predictions import Answers, Codes, Predictions, table_blocks
+from onebit.completers.sheets import sheet
 from onebit.completers.updates import Updates
 from onebit.data.holding import Division, Held
 from onebit.data.observations import Observations
@@ -51,6 +53,7 @@ class Certified(Drawing):
 
     _counted_answers: HeldOut | None
     _uncounted: Division | None
+    held_rows_: HeldRows | None
     _fitted_entries: NDArray[np.int64] | None
     _folded: list[tuple[Codes, Codes, NDArray[np.int8]]]
     updates_: Updates
@@ -85,8 +88,10 @@ class Certified(Drawing):
         assert self._answers is not None
         everything = self._answers.everything
         rows, columns = everything.shape
-        blanks = rows * columns - everything.n if division.distinct else None
-        return self._count(division.held, division.commoner, blanks)
+        own = division.cut is None
+        blanks = rows * columns - everything.n if division.distinct and not own else None
+        counted = self._count(division.held, division.commoner, blanks)
+        return replace(counted, whence="own") if own else counted
 
     def _counted_update(self, places: tuple[Codes, Codes], division: Division) -> HeldOut:
         """Count what became of held-out answers of an update, whose ids have codes of their own."""
@@ -127,6 +132,14 @@ class Certified(Drawing):
             raise ValueError(UPDATED if self.updates_.times else NOT_CERTIFIABLE)
         return self.held_out_
 
+    def _held_out_rows(self) -> HeldRows:
+        if self.held_rows_ is None:
+            raise ValueError(
+                "no rows were held out of this model as it is; fit with certify_rows=0.1 (after an "
+                "update its columns are not those that were counted)"
+            )
+        return self.held_rows_
+
     def certify(
         self,
         delta: float = 0.05,
@@ -140,10 +153,10 @@ class Certified(Drawing):
         row_groups: Any = None,
         column_groups: Any = None,
         tell: Callable[[int, int, str], None] | None = None,
-    ) -> Certificate | GroupCertificate | Ladder:
+    ) -> Certificate | GroupCertificate | NewRowsCertificate | Ladder:
         """Bound an error rate, with probability ``1 - delta``.
 
-        Needs a model fitted with ``fit(..., certify=share)``.
+        Needs a model fitted with ``fit(..., certify=share)``, or ``certify_rows=share`` for new rows.
 
         Parameters
         ----------
@@ -169,8 +182,9 @@ class Certified(Drawing):
         shift : float, optional
             Bound the error rate of the *blanks*, if being answered multiplies the odds that a prediction
             is right by at most this much. A certificate prints the shift at which it says nothing.
-        target : {None, "blanks"}
-            "blanks" weighs the held-out answers by the odds of being blank.
+        target : {None, "blanks", "new rows"}
+            "blanks" weighs the held-out answers by the odds of being blank. "new rows" is about rows that
+            are not in the table, by how many answers they give.
         propensities : DataFrame or matrix, optional
             For ``target="blanks"``: the probability with which each entry is answered. Without it they
             are estimated from who answered what, and that they are right is an assumption.
@@ -186,6 +200,10 @@ class Certified(Drawing):
         True
         """
         check_is_fitted(self)
+        if target == "new rows":
+            if (by, shift, propensities, row_groups, column_groups) != (None,) * 5:
+                raise ValueError('target="new rows" stands alone; leave by, shift and groups out')
+            return self._held_out_rows().certify(delta)
         if self.held_out_ is None and not self._certifiable:
             raise ValueError(UPDATED if self.updates_.times else NOT_CERTIFIABLE)
         grouped = [
@@ -201,7 +219,7 @@ class Certified(Drawing):
                 raise ValueError(f"only held-out answers certify this; leave method={method!r} out")
             if target is not None:
                 if target != "blanks":
-                    raise ValueError(f'target must be "blanks" or None, got {target!r}')
+                    raise ValueError(f'target must be "blanks", "new rows" or None, got {target!r}')
                 return blank_certificate(self, propensities, delta, shift, random_state)
             if shift is not None:
                 return shift_certificate(self._held_out_answers().certify(delta), shift)
@@ -244,8 +262,8 @@ class Certified(Drawing):
         """Return everything that held-out answers say of this model, on one sheet, all at once.
 
         Error rates of all predictions and of those that say either answer, of the blanks under a
-        ``shift``, log-loss and Brier score, and how much better than the commoner answer and than row and
-        column effects alone.
+        ``shift``, log-loss and Brier score, how much better than the commoner answer and than row and
+        column effects alone, and of new rows, if some were held out.
         """
         check_is_fitted(self)
         return sheet(self, delta, shift)
@@ -282,7 +300,8 @@ class Certified(Drawing):
         if self.held_out_ is not None:
             rungs[OWN] = self.held_out_.certify
             small = len(self.rows_) * len(self.columns_) <= LARGEST_TABLE
-            if answers is not None and self.held_out_.disagreement is None and small:
+            once = self.held_out_.disagreement is None and self.held_rows_ is None
+            if answers is not None and once and small:
                 rungs["refit"] = lambda delta: self.refit()._held_out_answers().certify(delta)
         return rungs
 
@@ -305,8 +324,15 @@ class Certified(Drawing):
             Told of the rounds of the fit, as in ``fit``.
         """
         held_out = self._held_out_answers()
-        if self._certifiable_answers is None or held_out.disagreement is not None:
-            raise ValueError("refit() needs the model as it was fitted with fit(..., certify=share)")
+        if (
+            self._certifiable_answers is None
+            or held_out.disagreement is not None
+            or self.held_rows_ is not None
+        ):
+            raise ValueError(
+                "refit() needs the model as it was fitted with fit(..., certify=share), a share of the "
+                "answers and no rows"
+            )
         assert self._answers is not None
         everything = self._answers.everything
         if everything.shape[0] * everything.shape[1] > LARGEST_TABLE:

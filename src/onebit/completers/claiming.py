@@ -1,4 +1,4 @@
-"""What a fitted model can claim of what people ask about: blanks, groups, lists; and one sheet of it all.
+"""What a fitted model can claim of what people ask about: of blanks, and of groups.
 
 Functions of a fitted completer, which ``certify`` and its companions call.
 """
@@ -11,16 +11,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from onebit.certificates import scores
 from onebit.certificates.blanks import weighted_bound
-from onebit.certificates.bounds import binomial_upper_bound
-from onebit.certificates.claims import Claim, Sheet
 from onebit.certificates.hold_out import HeldOut, check_hold_out_delta
-from onebit.certificates.shifts import breaking_shift, shifted
+from onebit.certificates.shifts import shifted
 from onebit.certificates.statements import (
     BLANKS,
+    CHOSEN,
     COMMONER,
     COUNTED_ONCE,
+    HELD_OUT,
     KNOWN_IDS,
     TIES,
     Certificate,
@@ -48,27 +47,26 @@ BANDS = (0, 1, 5, 20, 100)
 LARGEST_PATTERN = 20_000_000
 # Probabilities of being answered are held this far from 0 and 1.
 LEAST_CHANCE = 1e-4
-# Bounds of a sheet that share its delta; what a shift makes of the first costs nothing.
-CLAIMS = 7
 BANDED = {"row answers": 0, "column answers": 1}
 
 
 def shift_certificate(found: Certificate, shift: float) -> Certificate:
     """Return what a certificate of the answered entries says of the blanks under a shift."""
     odds, density = shifted(found.bound, shift), shifted(found.bound, shift, "density")
+    others, chosen = CHOSEN.get(found.method, CHOSEN[HELD_OUT])
     return Certificate(
         odds,
         found.delta,
         f"{found.method}, shifted by odds of {shift:g}",
-        "the predictions of blanks",
+        f"the predictions of {others}",
         {name: value for name, value in found.terms.items() if name not in (BLANKS, COMMONER)}
         | {
             "without a shift": found.bound,
             f"if no kind of entry is {shift:g} times as frequent": density,
         },
         (
-            f"being answered multiplies the odds that a prediction is right by at most {shift:g}, given "
-            "what the model knows of the entry",
+            f"being {chosen} multiplies the odds that a prediction is right by at most {shift:g}: odds "
+            f"among all entries like those {chosen}, against odds among all {others}",
             *found.assumptions,
         ),
         of_this_model=found.of_this_model,
@@ -147,8 +145,8 @@ def _held(model: Any) -> HeldOut:
     held: HeldOut = model._held_out_answers()
     if held.whence != "fit" or held.disagreement is not None:
         raise ValueError(
-            "this needs the answers that were held out of the fit, of a model that was neither updated "
-            "nor refitted since"
+            "this needs answers that were held out of the fit at random (certify=0.1), of a model that "
+            "was neither updated nor refitted since"
         )
     return held
 
@@ -194,14 +192,14 @@ def estimated_propensities(model: Any, random_state: int = 0) -> Array:
     for part in (half, ~half):
         where = np.flatnonzero(~part)
         seen = Observations.from_codes(first, second, *_codes(where, columns), sign[where])
-        fitted = _fitted(seen, 5, random_state)
+        fitted = plain_fit(seen, 5, random_state)
         asked = np.flatnonzero(part)
         moments = scoring.score_moments(fitted, *_codes(asked, columns), -1)
         chance[asked] = Sigmoid().probability(*moments)
     return np.clip(chance, LEAST_CHANCE, 1.0 - LEAST_CHANCE).reshape(rows, columns)
 
 
-def _fitted(seen: Observations, rank: int, seed: int) -> Posterior:
+def plain_fit(seen: Observations, rank: int, seed: int) -> Posterior:
     """Return the posterior of a plain logistic fit."""
     recipe = Recipe(
         loss=LOGISTIC, rank=rank, row_effects=True, column_effects=True, pattern=None,
@@ -263,69 +261,3 @@ def _named(model: Any, held: HeldOut, side: int, groups: Any) -> tuple[NDArray[n
     place = {name: k for k, name in enumerate(names)}
     of[codes[known]] = [-1 if pd.isna(value) else place[str(value)] for value in series.to_numpy()[known]]
     return of[(held.rows, held.columns)[side]], [f"in {name}" for name in names]
-
-
-def sheet(model: Any, delta: float, shift: float = 2.0) -> Sheet:
-    """Return everything that can be claimed of a model, all at once."""
-    check_hold_out_delta(delta)
-    held: HeldOut = model._held_out_answers()
-    said = model._said
-    plain = held.where
-    each = delta / CLAIMS
-    trials, errors = len(held.wrong), int(held.wrong.sum())
-    claims = []
-
-    def rate(claim: str, of: str, assumes: str, errors: int, trials: int) -> float:
-        bound = binomial_upper_bound(errors, trials, each)
-        observed = errors / trials if trials else float("nan")
-        claims.append(Claim(claim, of, assumes, bound, observed, answers=trials))
-        return bound
-
-    like = "that they come about like the held-out answers"
-    whole = rate("wrong", f"all predictions, {plain}", like, errors, trials)
-    for k, word in enumerate(said):
-        part = held.yes == bool(k)
-        wrong = int(held.wrong[part].sum())
-        rate("wrong", f"the predictions that {word}, {plain}", like, wrong, int(part.sum()))
-    nothing = breaking_shift(whole)
-    claims.append(
-        Claim(
-            "wrong",
-            "the predictions of blanks",
-            f"that being answered multiplies the odds of a right prediction by at most {shift:g}; "
-            f"from {nothing:.2g} on nothing could be said",
-            shifted(whole, shift),
-            float("nan"),
-            answers=trials,
-        )
-    )
-    log_loss, brier = scores.log_loss_bound(held, each), scores.brier_bound(held, each)
-    for name, mean, unit in (("log-loss", log_loss, "nats"), ("Brier score", brier, "score")):
-        more = ", of probabilities held between 1 and 99 %" if name == "log-loss" else ""
-        claims.append(
-            Claim(name, f"all probabilities, {plain}{more}", like, mean.bound, mean.observed, unit,
-                  answers=mean.answers)
-        )  # fmt: skip
-    commoner = held.sign != held.commoner
-    gain = scores.gain_bound(held, commoner, each)
-    usual = said[int(held.commoner > 0)].removeprefix("said ")
-    claims.append(
-        Claim(f"better than always {usual} by", f"all predictions, {plain}", like, gain.bound,
-              gain.observed, "points", True, gain.answers)
-    )  # fmt: skip
-    effects = _effects_wrong(model, held)
-    if effects is not None:
-        gain = scores.gain_bound(held, effects, each)
-        claims.append(
-            Claim("better than row and column effects alone by", f"all predictions, {plain}", like,
-                  gain.bound, gain.observed, "points", True, gain.answers)
-        )  # fmt: skip
-    return Sheet(tuple(claims), delta)
-
-
-def _effects_wrong(model: Any, held: HeldOut) -> NDArray[np.bool_] | None:
-    """Return which held-out answers a model of effects alone, fitted to the same answers, gets wrong."""
-    if not model.answers_kept or held.whence != "fit" or held.disagreement is not None:
-        return None
-    fitted = _fitted(model.kept_answers().fitted, 0, 0)
-    return scoring.scores(fitted, held.rows, held.columns, -1) * held.sign <= 0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from onebit.data.given_features import FeatureError, Given, given
 from onebit.data.ids import IdIndex, pair_columns
-from onebit.data.observations import Observations
+from onebit.data.observations import Observations, View
 from onebit.data.sides import MEMBERS
 
 Codes = NDArray[np.int32]
@@ -98,15 +98,23 @@ def _fold_in_side(model: Any, side: int, answered: Any, told: Given | None) -> i
             return 0
         matrix = model._encoders[side].encoded(told, index.encode(told.ids), len(index))
     answers = Observations.from_codes(index, facing, own, others, sign).by_row
+    add_members(model, side, index, (own, others, sign), answers, matrix)
+    return len(index)
+
+
+def add_members(
+    model: Any, side: int, index: IdIndex, loose: tuple[Any, Any, Any], answers: View, matrix: Any
+) -> None:
+    """Add new ids of one side, with answers on known ids of the other (loose and sorted) and features."""
+    indexes = [model.rows_, model.columns_]
     model.predictor_ = model.predictor_.folded_in(side, answers, matrix)
-    first = len(fitted)
-    entries = (own + np.int32(first), others)
+    own, others, sign = loose
+    entries = (own + np.int32(len(indexes[side])), others)
     if len(own):
         model._folded = [*model._folded, (*(entries if side == 0 else entries[::-1]), sign)]
-    indexes[side] = fitted.extended(index.labels)
+    indexes[side] = indexes[side].extended(index.labels)
     model.rows_, model.columns_ = indexes
     model._fitted_entries = None  # entries are numbered by the width of the table
-    return len(index)
 
 
 def divided(

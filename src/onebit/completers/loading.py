@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.certificates.hold_out import WHERE, HeldOut
+from onebit.certificates.new_rows import ROW_COUNTS, HeldRows
 from onebit.completers.archive import restored_parameters
 from onebit.completers.auto import AutoCompleter
 from onebit.completers.base import PairClassifier
@@ -73,6 +74,8 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
         model._certifiable = checked.flag(content, "certifiable")
     if "held_out" in content:
         model.held_out_ = restored_held_out(tensors, checked.section(content, "held_out"), size)
+    if "held_rows" in content:
+        model.held_rows_ = _restored_held_rows(tensors, checked.section(content, "held_rows"))
     fitted = checked.section(content, "fitted")
     model._restore(tensors, fitted)
     if "features" in content:
@@ -175,6 +178,20 @@ def restored_held_out(
         None if disagreement is None else checked.number(content, "disagreement", least=0.0, most=1.0),
         _restored_whence(content),
     )
+
+
+def _restored_held_rows(tensors: storage.Tensors, content: dict[str, Any]) -> HeldRows:
+    """Restore what became of the rows that were held out."""
+    listed = checked.listed(content, "given")
+    given = tuple(checked.whole(listed, place, 0, 2**31) for place in range(len(listed)))
+    array = checked.checked_array
+    judged = array(tensors, "held_rows.judged", np.int64, (None, len(given)), least=0)
+    wrong, commoner = (
+        array(tensors, f"held_rows.{name}", np.int64, judged.shape, least=0) for name in ROW_COUNTS[1:]
+    )
+    if not judged.any() or (wrong > judged).any() or (commoner > judged).any():
+        raise storage.FileError("more answers of held-out rows are wrong than there are")
+    return HeldRows(given, judged, wrong, commoner)
 
 
 def _restored_whence(content: dict[str, Any]) -> str:

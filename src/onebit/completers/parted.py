@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from onebit.certificates.claims import Sheet
+from onebit.certificates.hold_out import SAID, HeldOut
 from onebit.certificates.statements import Certificate
 from onebit.completers.archive import held_out_state
 from onebit.completers.base import PairClassifier
@@ -29,6 +31,7 @@ from onebit.completers.cluster_work import Done, Wanted, Work, named_indexes
 from onebit.completers.clustered import begun, listed, source_and_columns
 from onebit.completers.loading import load, restored_held_out
 from onebit.completers.predictions import Answers
+from onebit.completers.sheets import sheet_of
 from onebit.data import checked, files
 from onebit.data.ids import IdIndex, pair_columns
 from onebit.data.observations import MAX_SIZE
@@ -300,13 +303,19 @@ class PartedModel:
 
     def certify(self, delta: float = 0.05) -> Certificate:
         """Bound the error rate of all predictions of all parts together, with probability 1 - delta."""
+        return self._held_out().certify(delta)
+
+    def sheet(self, delta: float = 0.05, shift: float = 2.0) -> Sheet:
+        """Return all that held-out answers say of all parts together, on one sheet, all at once."""
+        return sheet_of(self._held_out(), SAID, delta, shift)
+
+    def _held_out(self) -> HeldOut:
         path = self.folder / _HELD
         if not path.is_file():
             raise ValueError("nothing was held out; fit with certify=0.1")
         tensors, content = read(path, "held-out")
         with checked.taken_apart(path, ADVICE):
-            held = restored_held_out(tensors, content, self.shape_)
-        return held.certify(delta)
+            return restored_held_out(tensors, content, self.shape_)
 
 
 def _of_partition(pairs: pd.DataFrame, folder: str) -> pd.Series:

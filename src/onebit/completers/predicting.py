@@ -300,12 +300,14 @@ class Predicting:
         """The effect of each column on a typical row: more "yes" (an exercise's easiness)."""
         return self._effects(1)
 
-    def _requested(self, wanted: tuple[Any, Any], averages: Averages | None) -> pd.DataFrame:
-        """Return the predictions of the pairs asked for; of unknown ids, those of the kept draws."""
+    def _requested(
+        self, wanted: tuple[Any, Any], averages: Averages | None, fitted_rows: int
+    ) -> pd.DataFrame:
+        """Return the predictions of the pairs asked for; of ids not fitted, those of the kept draws."""
         rows, columns = self.rows_.encode(wanted[0]), self.columns_.encode(wanted[1])
         found = self.predictions(rows, columns)
         if averages is not None:
-            known = (rows >= 0) & (columns >= 0)
+            known = (rows >= 0) & (rows < fitted_rows) & (columns >= 0)
             parts = averages.mean, averages.variance, averages.chance
             drawn = self.predictor_.concluded(*parts)  # type: ignore[attr-defined]
             for part in ("score", "uncertainty", "probability"):

@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from onebit.certificates.hold_out import HeldOut
+from onebit.certificates.new_rows import HeldRows
 from onebit.completers.folding import FoldedIn, fold_in
 from onebit.completers.intake import hold_out, observations_of
 from onebit.completers.predictions import Answers, Codes
@@ -56,6 +57,8 @@ class Updating:
     _certifiable: bool
     _folded: list[tuple[Codes, Codes, NDArray[np.int8]]]
     _fitted_entries: NDArray[np.int64] | None
+
+    held_rows_: HeldRows | None
 
     if TYPE_CHECKING:
         held_out_: HeldOut | None
@@ -193,7 +196,7 @@ class Updating:
         model.predictor_ = predictor
         model.rows_, model.columns_ = grown.indexes
         model._folded = _joined([*self._folded, (grown.rows, grown.columns, grown.sign)])
-        model._certifiable, model._fitted_entries = False, None
+        model._certifiable, model._fitted_entries, model.held_rows_ = False, None, None
         if self.record_ is not None:  # what was certified was another predictor
             model.record_ = replace(self.record_, certificates=())
         if division is not None:

@@ -9,7 +9,7 @@ and one more column says that it is missing. A row of which nothing is known is 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -164,6 +164,23 @@ class FeatureMatrix:
     def shape(self) -> tuple[int, int]:
         """The numbers of members and of features."""
         return self.matrix.shape
+
+    def of(self, members: NDArray[np.int64]) -> FeatureMatrix:
+        """Return the features of some members, whose means are not zero any more."""
+        return replace(self, matrix=self.matrix[members], there=self.there[members])
+
+    def centred(self) -> FeatureMatrix:
+        """Return the same with an encoder that takes the means of these members off."""
+        means = np.asarray(self.matrix[self.there].mean(axis=0)).ravel() if self.there.any() else 0.0
+        centre = np.broadcast_to(means, self.encoder.centre.shape).astype(float)
+        return replace(self, encoder=replace(self.encoder, centre=centre))
+
+    def for_more(self, size: int) -> FeatureMatrix:
+        """Return the same for ``size`` members: of those beyond the present ones nothing is known."""
+        new = size - len(self.there)
+        nothing = scipy.sparse.csr_array((new, self.shape[1]))
+        matrix = scipy.sparse.csr_array(scipy.sparse.vstack([self.matrix, nothing]))
+        return replace(self, matrix=matrix, there=np.append(self.there, np.zeros(new, bool)))
 
     def fingerprint(self) -> str:
         """Return a digest of the values and of whose they are."""

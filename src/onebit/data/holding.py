@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data.observations import Observations
+from onebit.data.observations import Entries, Observations
 
 Codes = NDArray[np.int32]
 Marks = NDArray[np.bool_]
@@ -70,32 +70,71 @@ class Division:
         Whether no entry is answered twice, in all.
     commoner : int
         The commoner of the fitted answers, -1 or 1.
-    cut : Cut
-        From which the choice can be made again.
+    cut : Cut or None
+        From which the choice can be made again; None where the user has made it.
     """
 
     fitted: Observations
     held: Held
     distinct: bool
     commoner: int
-    cut: Cut
+    cut: Cut | None
 
 
 def divided(observations: Observations, size: int, key: int) -> Division:
     """Hold the ``size`` answers with the smallest hashes out."""
     hashes = observations.hashes(key)
     last = np.partition(hashes, size - 1)[size - 1]
-    fitted, taken = taken_out(observations, hashes <= last)
+    return divided_by(observations, hashes <= last, Cut(key, last))
+
+
+def divided_by(observations: Observations, marks: Marks, cut: Cut | None = None) -> Division:
+    """Hold marked answers (in row order) out."""
+    fitted, taken = taken_out(observations, marks)
     rows, columns, sign, fitted_too, distinct = taken
     known = (fitted.by_row.counts > 0)[rows] & (fitted.by_column.counts > 0)[columns]
-    yes = int((fitted.by_row.sign > 0).sum())
-    return Division(
-        fitted,
-        Held(rows, columns, sign, fitted_too, known & ~fitted_too),
-        distinct,
-        1 if 2 * yes > fitted.n else -1,
-        Cut(key, last),
+    held = Held(rows, columns, sign, fitted_too, known & ~fitted_too)
+    return Division(fitted, held, distinct, commoner(fitted), cut)
+
+
+def commoner(observations: Observations) -> int:
+    """Return the commoner answer, -1 or 1."""
+    return 1 if 2 * int((observations.by_row.sign > 0).sum()) > observations.n else -1
+
+
+def marked(loose: Observations, marks: Marks) -> tuple[Observations, Marks]:
+    """Return unsorted answers, and the marks that each of them has in row order."""
+    entries = loose.loose
+    assert entries is not None
+    # Weights take part in the sorting, so that repeats of an entry keep their own marks.
+    heavy = entries._replace(weight=np.where(marks, 2.0, 1.0).astype(np.float32))
+    view = Observations.from_loose(loose.rows, loose.columns, heavy).by_row
+    return loose, view.weight > 1.5
+
+
+def joined(observations: Observations, others: Observations) -> tuple[Observations, Marks]:
+    """Return all of two tables' answers, and marks of the second one's, in row order.
+
+    Ids that the first does not know are appended to its own.
+    """
+    indexes, codes = [], []
+    for own, new in ((observations.rows, others.rows), (observations.columns, others.columns)):
+        fresh = new.labels[own.encode(new.labels) < 0]
+        indexes.append(own.extended(fresh) if len(fresh) else own)
+        codes.append(indexes[-1].encode(new.labels))
+    first, second = (seen.entries(np.arange(seen.n)) for seen in (observations, others))
+    both = Entries(
+        np.concatenate([first.rows, codes[0][second.rows]]),
+        np.concatenate([first.columns, codes[1][second.columns]]),
+        np.concatenate([first.sign, second.sign]),
+        None,
     )
+    everything = Observations.from_loose(indexes[0], indexes[1], both, observations.classes)
+    told = [
+        None if part is None else part.for_more(len(index))
+        for part, index in zip(observations.features, indexes, strict=True)
+    ]
+    return marked(everything.told((told[0], told[1])), np.arange(len(both.sign)) >= observations.n)
 
 
 def taken_out(observations: Observations, held: Marks) -> tuple[Observations, Taken]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
 
+from onebit.certificates.scores import Band
 from onebit.completers.base import PairClassifier
 from onebit.report import plots
 
@@ -201,26 +201,23 @@ def information(model: PairClassifier) -> str:
         return as_svg(figure, "information", "information of the test against the ability")
 
 
-def calibration(confidence: Array, wrong: NDArray[np.bool_]) -> str:
-    """Draw how often predictions are right against how sure the model was, on held-out answers."""
+def calibration(bands: Sequence[Band], sure: str) -> str:
+    """Draw how often the answer is yes against its probability, with intervals that hold all at once."""
     with _style():
         figure, axes = _figure(3.3)
-        order = np.argsort(confidence, kind="stable")
-        parts = [part for part in np.array_split(order, min(10, max(len(order) // 30, 1))) if len(part)]
-        stated = 100 * np.array([confidence[part].mean() for part in parts])
-        right = np.array([(~wrong[part]).sum() for part in parts])
-        total = np.array([len(part) for part in parts])
-        low = np.where(right > 0, beta.ppf(0.025, np.maximum(right, 1), total - right + 1), 0.0)
-        high = np.where(right < total, beta.ppf(0.975, right + 1, np.maximum(total - right, 1)), 1.0)
-        share = 100 * right / total
-        axes.plot([50, 100], [50, 100], color=GREY, linestyle=":", linewidth=1.4, label="perfect")
+        there = [band for band in bands if band.answers]
+        stated, share, low, high = (
+            100 * np.array([getattr(band, name) for band in there])
+            for name in ("predicted", "observed", "low", "high")
+        )
+        axes.plot([0, 100], [0, 100], color=GREY, linestyle=":", linewidth=1.4, label="perfect")
         axes.errorbar(
-            stated, share, yerr=[share - 100 * low, 100 * high - share], fmt="o", color=BLUE, capsize=3,
-            label="held-out answers, 95 % intervals",
+            stated, share, yerr=[share - low, high - share], fmt="o", color=BLUE, capsize=3,
+            label=f"held-out answers; all intervals hold with probability {sure}",
         )  # fmt: skip
-        axes.set_xlim(49, 101)
-        axes.set_ylim(min(45.0, float(100 * low.min()) - 2), 101)
-        axes.set_xlabel("how sure the model is, %")
-        axes.set_ylabel("how often it is right, %")
+        axes.set_xlim(-2, 102)
+        axes.set_ylim(-2, 102)
+        axes.set_xlabel("probability of yes, %")
+        axes.set_ylabel("how often it is yes, %")
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.1)
-        return as_svg(figure, "calibration", "share of right predictions against stated confidence")
+        return as_svg(figure, "calibration", "how often the answer is yes against its probability")

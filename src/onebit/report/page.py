@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from onebit import __version__
 from onebit.certificates.ladder import Ladder
+from onebit.certificates.scores import calibration_bands
 from onebit.certificates.statements import (
     Certificate,
     GroupCertificate,
@@ -129,7 +130,9 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
     if model.record_ is None and model.answers_kept:
         model.record_ = model.describe()
     record = model.record_
-    source = dict.fromkeys(("file", "columns", "command", "seconds", "threshold", "bad_lines"))
+    source: dict[str, Any] = dict.fromkeys(
+        ("file", "columns", "command", "seconds", "threshold", "bad_lines", "time_column")
+    )
     source |= {} if record is None else record.source
     size = (len(model.rows_), len(model.columns_))
     sides = Sides.of(model)
@@ -161,6 +164,8 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         "groups": None,
         "selective": None,
         "sheet": None,
+        "new_rows": None,
+        "other_times": None,
         "figures": {},
         "data": [],
         "surprises": [],
@@ -254,10 +259,17 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
         facts["ladder_delta"] = ladders[-1].delta
     groups = [certificate for certificate in issued if isinstance(certificate, GroupCertificate)]
     held_out = model.held_out_
+    if model.held_rows_ is not None:
+        facts["new_rows"] = model.held_rows_.certify(SHEET_DELTA)
+        facts["sheet"] = model.sheet(SHEET_DELTA)
     if held_out is None:
         return
-    drawn["calibration"] = figures.calibration(held_out.confidence, held_out.wrong)
+    if held_out.whence == "fit":
+        facts["other_times"] = facts["source"]["time_column"]
     if held_out.disagreement is None:
+        bands = calibration_bands(held_out, SHEET_DELTA)
+        drawn["calibration"] = figures.calibration(bands, confidence(SHEET_DELTA))
+        facts["calibrated_where"] = held_out.where
         shares = [certificate for certificate in issued if isinstance(certificate, SelectiveCertificate)]
         selective = shares[-1] if shares else held_out.certify_selective(0.05)
         facts["selective"] = selective

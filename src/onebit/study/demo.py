@@ -234,7 +234,11 @@ def _saved(
 ) -> Path | None:
     """Write model and report; return the report, if it can be drawn."""
     record = model.describe(source)
-    own = (model.certify(0.05), model.certify(0.05, by="answer"), model.certify_selective(0.05))
+    own: tuple[Any, ...] = (
+        model.certify(0.05),
+        model.certify(0.05, by="answer"),
+        model.certify_selective(0.05),
+    )
     for certificate in (*own, *further):
         record = record.with_certificate(certificate)
     model.record_ = record

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from onebit.data.tables.answers import is_blank, looks_like_answer, option
 from onebit.data.tables.problems import TableError, shown
+from onebit.data.tables.times import After, looks_like_time
 
 _ROWS = """
     row user student person rater respondent participant subject learner pupil model voter member customer
@@ -53,6 +54,8 @@ class Layout:
         Columns to leave out: names, or numbers.
     ids : bool
         Whether a wide table has row ids; if not, its rows are called 1, 2, 3, ...
+    after : After, optional
+        The answers to hold out: those after a moment, which a column of a long table tells.
     """
 
     row: str | None = None
@@ -65,6 +68,7 @@ class Layout:
     likely: tuple[str, str] | None = None
     drop: Sequence[str] = ()
     ids: bool = True
+    after: After | None = None
 
     def __post_init__(self) -> None:
         if not self.ids and (self.row or self.column or self.answer):
@@ -80,7 +84,11 @@ class Layout:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The columns settled on: their places among ``names``; no ``row`` where rows are numbered."""
+    """The columns settled on: their places among ``names``; no ``row`` where rows are numbered.
+
+    ``after`` says when an answer was given, if that is to be read; ``time`` is the name of a column that
+    seems to say so, and is not read.
+    """
 
     names: tuple[str, ...]
     row: int | None
@@ -88,6 +96,8 @@ class Chosen:
     answer: int | None
     guessed: bool
     dropped: frozenset[int] = frozenset()
+    after: int | None = None
+    time: str | None = None
 
     @property
     def wide(self) -> bool:
@@ -101,7 +111,7 @@ class Chosen:
             others = [k for k in range(len(self.names)) if k != self.row and k not in self.dropped]
             return others if self.row is None else [self.row, *others]
         assert self.row is not None
-        return [self.row, self.column, *([] if self.answer is None else [self.answer])]
+        return [self.row, self.column, *(k for k in (self.answer, self.after) if k is not None)]
 
     @property
     def columns(self) -> list[str]:
@@ -140,7 +150,9 @@ def choose(
         Whether answers are wanted, or pairs alone.
     """
     names = tuple(names)
+    after = None if layout.after is None else _find(layout.after.column, names, source)
     dropped = frozenset(_find(name, names, source) for name in layout.drop)
+    dropped |= frozenset() if after is None else {after}
     kept = [k for k in range(len(names)) if k not in dropped]
     if not kept:
         raise TableError(
@@ -150,6 +162,11 @@ def choose(
     if layout.wide is None and layout.ids and answers and not (layout.column or layout.answer):
         wide = _seems_wide(names, sample, layout, kept)
     if wide:
+        if after is not None:
+            raise TableError(
+                f"{source} is read as a wide table, whose lines are rows, not answers; --certify-after "
+                "goes with a long one: --row, --col and --answer"
+            )
         return _wide(names, sample, layout, source, dropped)
     asked = {"row": layout.row, "column": layout.column}
     if answers:
@@ -191,11 +208,17 @@ def choose(
         )
     for role, place in found.items():
         if place in dropped:
+            other = "say when it was given" if place == after else "be left out with --drop"
             raise TableError(
                 f"the column {shown(names[place])} of {source} cannot both hold the {role}{_ids(role)} "
-                "and be left out with --drop"
+                f"and {other}"
             )
-    return Chosen(names, found["row"], found["column"], found.get("answer"), guessed, dropped)
+    rest = [k for k in range(len(names)) if k not in found.values()]
+    times = [names[k] for k in rest if looks_like_time(names[k], sample[k])]
+    return Chosen(
+        names, found["row"], found["column"], found.get("answer"), guessed, dropped, after,
+        times[0] if times else None,
+    )  # fmt: skip
 
 
 def _wide(

@@ -27,6 +27,7 @@ from onebit.data.tables.columns import Chosen
 from onebit.data.tables.encoding import Codes, GrowingIds, as_text, distinct, not_utf8
 from onebit.data.tables.problems import Problems, TableError, shown
 from onebit.data.tables.sources import Batch
+from onebit.data.tables.times import After
 
 Flags = NDArray[np.bool_]
 
@@ -34,6 +35,8 @@ Flags = NDArray[np.bool_]
 _MOST_KINDS = 1000
 # Where more than this share of a column is no answer, the column is not one of answers.
 _NO_ANSWERS = 0.25
+# What is wrong with a line whose answer has no moment; the message says more.
+NO_TIME = "the time cannot be compared"
 
 
 @dataclass(frozen=True)
@@ -119,10 +122,11 @@ class Repeats:
 class Growing:
     """Ids, signs and problems of the batches so far."""
 
-    def __init__(self, vocabulary: Vocabulary, problems: Problems) -> None:
-        self.vocabulary, self.problems = vocabulary, problems
+    def __init__(self, vocabulary: Vocabulary, problems: Problems, after: After | None = None) -> None:
+        self.vocabulary, self.problems, self.after = vocabulary, problems, after
         self.rows, self.columns = GrowingIds("row", None), GrowingIds("column", None)
         self.signs: list[NDArray[np.int8]] = []
+        self._late: list[Flags] = []  # of each answer, where some are to be held out
         self.good = self.blank = 0
         self.matrix = False
         self._found: Counter[str] = Counter()
@@ -143,6 +147,14 @@ class Growing:
         sign = np.append(self.vocabulary.signs(texts), np.int8(BLANK))[answer.codes]
         blank_line = row.missing() & column.missing() & (sign == BLANK)
         bad = bad_ids({"row": row, "column": column}, blank_line)
+        moment = None
+        if self.after is not None:
+            moment = Texts.of(batch.columns[3], "times", source)
+            late, unknown = (
+                np.append(part, last)[moment.codes]
+                for part, last in zip(self.after.later(moment.strings()), (False, True), strict=True)
+            )
+            bad[NO_TIME] = unknown & ~blank_line & (sign != BLANK)
         wrong = _any(list(bad.values()), len(sign))
         for k in self._told(wrong | (sign == BAD)):
             content = ",".join(field.field(k) for field in (row, column, answer))
@@ -151,12 +163,16 @@ class Growing:
             if reason is None:
                 reason = self.vocabulary.reason(answer.field(k), self._found)
                 hint = self.vocabulary.hint(self._found)
+            elif reason == NO_TIME and self.after is not None and moment is not None:
+                reason = self.after.reason(moment.field(k))
             self.problems.add(batch.place(k), content, reason, hint)
         self.blank += int(((sign == BLANK) & ~blank_line & ~wrong).sum())
         keep = ~wrong & (np.abs(sign) == 1)
         for ids, side in ((self.rows, row), (self.columns, column)):
             ids.text_type |= side.typed_text
             ids.add(*side.take(keep))
+        if moment is not None:
+            self._late.append(late[keep])
         self.signs.append(sign[keep])
         self.good += int(keep.sum())
 
@@ -241,8 +257,10 @@ class Growing:
             hint += f"; or, if every column holds ratings, {self.vocabulary.hint(kinds)}"
         return f"the column {shown(names[j])} holds {counted(kinds)}, which are no answers", hint
 
-    def finish(self, source: str, chosen: Chosen, named: bool) -> tuple[Observations, Repeats | None]:
-        """Return the answers, and which row ids of a wide table stood more than once."""
+    def finish(
+        self, source: str, chosen: Chosen, named: bool
+    ) -> tuple[Observations, Observations | None, Repeats | None]:
+        """Return the answers, those to hold out, and which row ids of a wide table stand twice."""
         if self.problems.count:
             self.problems.check(self._n_lines or self.good)
         if self.good == 0:
@@ -261,8 +279,27 @@ class Growing:
             self._cells = []
             row_codes, column_codes = row_codes[line], column_codes[column]
         signs, classes = np.concatenate(self.signs), self.vocabulary.classes
+        held_out = None
+        if self.after is not None:
+            late = self._checked_late(source)
+            held_out = Observations.from_codes(
+                rows, columns, row_codes[late], column_codes[late], signs[late], None, classes
+            )
+            row_codes, column_codes, signs = row_codes[~late], column_codes[~late], signs[~late]
         seen = Observations.from_codes(rows, columns, row_codes, column_codes, signs, None, classes)
-        return seen, repeats
+        return seen, held_out, repeats
+
+    def _checked_late(self, source: str) -> Flags:
+        """Return which answers are to be held out: some, not all."""
+        assert self.after is not None
+        late = np.concatenate(self._late)
+        if late.all() or not late.any():
+            which = "every answer" if late.all() else "no answer"
+            raise TableError(
+                f"{which} of {source} is after {self.after.value} in column {shown(self.after.column)}; "
+                "some must be, and some not"
+            )
+        return late
 
     def _repeats(self, codes: Codes, labels: pd.Index) -> Repeats | None:
         """Find the ids of several lines, given the id of each line."""

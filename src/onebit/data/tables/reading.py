@@ -43,6 +43,8 @@ class Reading:
         The row ids of a wide table that stand in more than one line.
     divided : str
         Which numbers a threshold has made yes and no.
+    held_out : Observations, optional
+        Answers after a moment that the layout names, over the same ids; they are not among the others.
     """
 
     observations: Observations
@@ -54,6 +56,7 @@ class Reading:
     blank: int
     repeats: Repeats | None = None
     divided: str = ""
+    held_out: Observations | None = None
 
     def notes(self) -> list[str]:
         """Return what a user should know of how the file was read."""
@@ -160,7 +163,7 @@ def read_table(
     with opened(os.fspath(path), layout.format, advance) as source:
         problems = Problems(source.name, skip_bad)
         pick = _Pick(layout, source.name, answers=True)
-        table = Growing(vocabulary, problems)
+        table = Growing(vocabulary, problems, layout.after)
         found = batches(source, pick, problems, header=layout.header, delimiter=layout.delimiter)
         for batch in found:
             if isinstance(batch, Cells):
@@ -173,11 +176,11 @@ def read_table(
         if pick.chosen is None:
             raise TableError(f"{source.name} holds no answers")
         named = layout.header or source.format not in ("csv", "tsv")
-        seen, repeats = table.finish(source.name, pick.chosen, named)
+        seen, held_out, repeats = table.finish(source.name, pick.chosen, named)
         first = tuple(problems.first)
         return Reading(
             seen, source.name, source.format, pick.chosen, problems.count, first, table.blank, repeats,
-            vocabulary.divided(),
+            vocabulary.divided(), held_out,
         )  # fmt: skip
 
 

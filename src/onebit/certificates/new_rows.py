@@ -1,0 +1,133 @@
+"""Certificates for rows that are not in the table yet, by how many answers they give.
+
+``fit(..., certify_rows=0.1)`` holds whole rows out. Of each, ``n`` answers drawn at random are folded
+into the fitted model, which then predicts the others; the share of these that is wrong is a number
+between 0 and 1. Rows are independent draws of the people (or things) that will come, so these shares are
+too, whatever goes on inside a row, and their mean is bounded by betting. The answers of one row are not
+independent of each other, and are not counted as if they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from onebit.certificates.betting import betting_upper_bound
+from onebit.certificates.hold_out import check_hold_out_delta
+from onebit.certificates.statements import TIES, at_most, confidence
+
+Counts = NDArray[np.int64]
+
+# How many answers new rows give.
+GIVEN = (0, 1, 2, 5, 10, 20, 50)
+# One of each for every held-out row.
+ROW_COUNTS = ("judged", "wrong", "commoner")
+ASSUMPTIONS = (
+    "new rows are independent draws of those that the held-out rows were drawn from, and answer in the "
+    "same way",
+    "a new row gives so many answers drawn at random from its own, and has more than these",
+    "the held-out rows were chosen at random and used for nothing but this count",
+    TIES,
+)
+
+
+@dataclass(frozen=True)
+class NewRow:
+    """What is certified of new rows that give ``given`` answers.
+
+    Attributes
+    ----------
+    given : int
+        Answers that a new row gives.
+    rows : int
+        Held-out rows that had more.
+    bound : float
+        Of the other answers of a new row, the share that is predicted wrong is at most this on average
+        over such rows; one where there are too few rows.
+    observed, commoner : float
+        That share, on average over the held-out rows; and with always the commoner answer.
+    """
+
+    given: int
+    rows: int
+    bound: float
+    observed: float
+    commoner: float
+
+
+@dataclass(frozen=True)
+class NewRowsCertificate:
+    """Bounds for new rows, by how many answers they give, which all hold at once."""
+
+    lines: tuple[NewRow, ...]
+    delta: float
+    assumptions: tuple[str, ...] = ASSUMPTIONS
+
+    def table(self) -> pd.DataFrame:
+        """Return one line for each number of answers given."""
+        return pd.DataFrame([vars(line) for line in self.lines]).rename(
+            columns={"bound": "error_at_most"}
+        )
+
+    @property
+    def heading(self) -> str:
+        """What holds of all lines."""
+        return (
+            f"With probability {confidence(self.delta)}, on average over new rows like those of the "
+            "table, of the predictions of their other answers, all of these at once:"
+        )
+
+    def brief(self) -> str:
+        """Return the lines without what they assume."""
+        lines = [self.heading]
+        for line in self.lines:
+            said = "nothing can be said"
+            if line.bound < 1.0:
+                said = f"at most {at_most(line.bound)} wrong"
+            many = f"{line.given} answer{'s' if line.given != 1 else ''}"
+            lines.append(
+                f"  after {many}: {said} (observed {line.observed:.1%} in {line.rows:,} rows held out; "
+                f"always the commoner answer {line.commoner:.1%})"
+            )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "\n".join([self.brief(), *(f"  assumes: {text}" for text in self.assumptions)])
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """What became of rows that were held out, one line a row, one column for each of ``given``.
+
+    Attributes
+    ----------
+    given : tuple of int
+        How many answers were folded in.
+    judged, wrong, commoner : ndarray of int
+        The other answers of each row (zero where it has no more than ``given``), those that were
+        predicted wrong, and those that differ from the commoner answer.
+    """
+
+    given: tuple[int, ...]
+    judged: Counts
+    wrong: Counts
+    commoner: Counts
+
+    def certify(self, delta: float) -> NewRowsCertificate:
+        """Bound the mean share of wrong predictions for each number of answers given, all at once."""
+        check_hold_out_delta(delta)
+        there = [k for k in range(len(self.given)) if self.judged[:, k].any()]
+        # How many rows have more answers than that is no secret: it says nothing of what is wrong.
+        order = np.random.default_rng(len(self.judged)).permutation(len(self.judged))
+        lines = []
+        for k in there:
+            rows = order[self.judged[order, k] > 0]
+            wrong, other = (part[rows, k] / self.judged[rows, k] for part in (self.wrong, self.commoner))
+            bound = betting_upper_bound(wrong, delta / len(there))
+            lines.append(
+                NewRow(self.given[k], len(rows), bound, float(wrong.mean()), float(other.mean()))
+            )
+        return NewRowsCertificate(tuple(lines), delta)

@@ -1,0 +1,108 @@
+"""Whole rows held out of a fit: folded in with a part of their answers, and judged on the rest."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onebit.certificates.new_rows import GIVEN, HeldRows
+from onebit.completers.folding import add_members
+from onebit.completers.intake import hold_out_key
+from onebit.data import hashing
+from onebit.data.ids import IdIndex
+from onebit.data.observations import Observations, View
+
+Codes = NDArray[np.int32]
+Marks = NDArray[np.bool_]
+
+
+def hold_rows_out(
+    seen: Observations, share: Any, random_state: Any, marks: Marks | None
+) -> tuple[Observations, Observations, Marks | None]:
+    """Return the answers of the other rows, those of the rows held out, and the marks of the former.
+
+    Which rows depends on their ids and the seed: those with the smallest hashes.
+    """
+    number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
+    if not number or not 0 < share < 1:
+        raise ValueError(
+            f"certify_rows is the share of rows to hold out, above 0 and below 1; got {share!r}"
+        )
+    counts = seen.by_row.counts
+    answered = np.flatnonzero(counts > 0)
+    size = round(share * len(answered))
+    if not 0 < size < len(answered):
+        raise ValueError(f"certify_rows={share} of {len(answered)} rows holds out {size}; need more rows")
+    hashes = hashing.id_hashes(seen.rows.labels[answered], hold_out_key(random_state) + 1)
+    out = np.zeros(len(counts), dtype=bool)
+    out[answered[np.argsort(hashes, kind="stable")[:size]]] = True
+    of_answers = out[seen.by_row.owners()]
+    left = None if marks is None else marks[~of_answers]
+    if left is not None and (left.all() or not left.any()):
+        raise ValueError(
+            "certify_rows leaves no answers to fit, or none to hold out; hold fewer rows out"
+        )
+    kept, held = _of_rows(seen, ~out), _of_rows(seen, out)
+    own = kept.features[0]
+    if own is not None:
+        # What is known of the held-out rows must not be known beforehand, not even their mean.
+        centred = own.centred()
+        kept = kept.told((centred, kept.features[1]))
+        held = held.told((replace(held.features[0], encoder=centred.encoder), held.features[1]))
+    return kept, held, left
+
+
+def _of_rows(seen: Observations, wanted: Marks) -> Observations:
+    """Return the answers of some rows, over these rows and all columns."""
+    members = np.flatnonzero(wanted)
+    place = np.full(len(wanted), -1, dtype=np.int32)
+    place[members] = np.arange(len(members), dtype=np.int32)
+    order = None
+    if not seen.rows.sorted:
+        listed = seen.rows.listed
+        order = place[listed[wanted[listed]]]
+    rows, columns, sign, weight = seen.entries(wanted[seen.by_row.owners()])
+    index = IdIndex(seen.rows.labels[members], seen.rows.side, order)
+    part = Observations.from_codes(index, seen.columns, place[rows], columns, sign, weight, seen.classes)
+    told = seen.features
+    return part.told((None if told[0] is None else told[0].of(members), told[1]))
+
+
+def count_rows(model: Any, held: Observations, commoner: int, random_state: Any) -> HeldRows:
+    """Fold held-out rows into a copy of a model with some of their answers; count errors on the rest."""
+    view = held.by_row
+    owners = view.owners()
+    hashes = held.hashes(hold_out_key(random_state) + 2)
+    order = np.lexsort((hashes, owners))
+    rank = np.empty(held.n, dtype=np.int64)
+    rank[order] = np.arange(held.n) - np.repeat(view.start[:-1], view.counts)
+    shape = (view.size, len(GIVEN))
+    judged, wrong, common = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+    probe, first = copy.copy(model), len(model.rows_)
+    for k, given in enumerate(GIVEN):
+        members = np.flatnonzero(view.counts > given)
+        if not len(members):
+            break
+        part, rest = _of_rows(held.take(rank < given), view.counts > given), rank >= given
+        place = np.full(view.size, -1, dtype=np.int32)
+        place[members] = np.arange(len(members), dtype=np.int32)
+        probe.predictor_ = model.predictor_.folded_in(0, part.by_row, part.features[0])
+        found = probe.predictions(first + place[owners[rest]], view.index[rest])
+        sign = view.sign[rest]
+        for counts, marks in (
+            (judged, np.ones(len(sign), dtype=bool)),
+            (wrong, found.decision * sign <= 0),
+            (common, sign != commoner),
+        ):
+            counts[:, k] = np.bincount(owners[rest], weights=marks, minlength=view.size)
+    return HeldRows(GIVEN, judged, wrong, common)
+
+
+def take_rows_in(model: Any, held: Observations) -> None:
+    """Fold held-out rows in with all their answers, once they have been counted."""
+    view: View = held.by_row
+    add_members(model, 0, held.rows, (view.owners(), view.index, view.sign), view, held.features[0])

@@ -1,0 +1,174 @@
+"""Rows held out whole: folded in with some of their answers, judged on the rest, counted row by row."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest
+from typer.testing import CliRunner
+
+import onebit
+from onebit import AutoCompleter, LogisticCompleter, NuclearNormCompleter, simulate
+from onebit.certificates.new_rows import HeldRows
+from onebit.cli import app
+
+
+@pytest.fixture(scope="module")
+def world():
+    return simulate.world("B1", rank=1, shape=(120, 30), density=0.6, seed=1)
+
+
+def fitted(world, **how):
+    return LogisticCompleter(2, random_state=0, n_jobs=1).fit(world.pairs, world.answers, **how)
+
+
+@pytest.fixture(scope="module")
+def model(world):
+    return fitted(world, certify=0.1, certify_rows=0.25)
+
+
+def test_each_count_is_that_of_folding_the_row_in_by_hand(world, model):
+    held = model.held_rows_
+    assert held.judged.shape == (30, len(held.given))
+    rest = fitted(world, certify_rows=0.25)
+    new = rest.rows_.labels[-30:]
+    assert set(new) <= set(world.pairs[:, 0])
+    assert len(rest.rows_) == len(np.unique(world.pairs[:, 0]))
+    # Before anything is given a new row stands at its prior: nobody in particular.
+    inside = np.isin(world.pairs[:, 0], new)
+    plain = LogisticCompleter(2, random_state=0, n_jobs=1).fit(
+        world.pairs[~inside], world.answers[~inside]
+    )
+    unknown = np.stack([np.full(inside.sum(), -1), world.pairs[inside, 1]], axis=1)
+    wrong = np.sign(plain.decision_function(unknown)) != np.where(world.answers[inside] > 0, 1, -1)
+    counted = pd.Series(wrong).groupby(world.pairs[inside, 0]).sum()
+    order = {label: k for k, label in enumerate(new)}
+    assert [rest.held_rows_.wrong[order[label], 0] for label in counted.index] == counted.tolist()
+
+
+def test_rows_held_out_are_known_afterwards_by_all_their_answers(world, model):
+    new = model.rows_.labels[-30:]
+    pairs = world.pairs[np.isin(world.pairs[:, 0], new)]
+    right = np.sign(model.decision_function(pairs)) == np.where(
+        world.answers[np.isin(world.pairs[:, 0], new)] > 0, 1, -1
+    )
+    assert right.mean() > 1 - model.held_rows_.certify(0.05).lines[0].observed
+    assert not model.certified(pairs, 0.45).any()  # their answers are known
+
+
+def test_more_answers_say_more(model):
+    lines = {line.given: line for line in model.certify(target="new rows").lines}
+    assert lines[10].observed < lines[0].observed
+    assert all(line.bound > line.observed for line in lines.values())
+    assert lines[0].rows == 30
+
+
+@pytest.mark.parametrize("delta", [0.05, 0.2])
+def test_rows_are_counted_as_rows_and_answers_of_one_row_not_as_independent(delta):
+    rng = np.random.default_rng(0)
+    failures = pooled = 0
+    worlds, rows, answers, truth = 300, 25, 40, 0.25
+    for _ in range(worlds):
+        # Half of the people are predicted wholly right, half with an error of a half.
+        rate = rng.choice([0.0, 0.5], rows)
+        wrong = rng.binomial(answers, rate)[:, None]
+        judged = np.full((rows, 1), answers)
+        found = HeldRows((5,), judged, wrong, wrong).certify(delta).lines[0]
+        failures += found.bound < truth
+        from onebit.certificates.bounds import binomial_upper_bound
+
+        pooled += binomial_upper_bound(int(wrong.sum()), rows * answers, delta) < truth
+    assert binomtest(failures, worlds, delta, alternative="greater").pvalue > 0.01
+    assert binomtest(pooled, worlds, delta, alternative="greater").pvalue < 1e-4
+
+
+def test_all_lines_share_delta():
+    judged, wrong = np.full((50, 2), 10), np.full((50, 2), 3)
+    both = HeldRows((0, 5), judged, wrong, wrong).certify(0.1)
+    one = HeldRows((0,), judged[:, :1], wrong[:, :1], wrong[:, :1]).certify(0.05)
+    assert both.lines[0].bound == pytest.approx(one.lines[0].bound)
+    few = HeldRows((0,), judged[:1, :1], wrong[:1, :1], wrong[:1, :1]).certify(0.05)
+    assert few.lines[0].bound == 1.0
+    assert "nothing can be said" in str(few)
+
+
+def test_it_is_saved_put_on_the_sheet_and_lost_with_an_update(model, tmp_path):
+    model.save(tmp_path / "m.onebit")
+    again = onebit.load(tmp_path / "m.onebit")
+    assert str(again.certify(target="new rows")) == str(model.certify(target="new rows"))
+    claims = again.sheet().claims
+    of_rows = [one for one in claims if one.counted == "held-out rows"]
+    lines = model.certify(target="new rows").lines
+    assert [one.answers for one in of_rows] == [line.rows for line in lines]
+    # The sheet has more lines to pay for.
+    assert of_rows[0].bound > lines[0].bound
+    again.fold_in([(5_000, 1)], [1])
+    assert again.held_rows_ is not None
+    again.partial_fit([(0, 0)], [1])
+    with pytest.raises(ValueError, match="no rows were held out of this model as it is"):
+        again.certify(target="new rows")
+
+
+def test_features_of_held_out_rows_are_theirs():
+    rng = np.random.default_rng(0)
+    group = rng.choice([-1.0, 1.0], 200)
+    pairs = np.stack(np.divmod(np.arange(200 * 20), 20), axis=1)
+    sign = np.where(rng.random(len(pairs)) < 0.85, 1, -1) * group[pairs[:, 0]]
+    known = pd.DataFrame({"group": group}, index=pd.RangeIndex(200, name="row"))
+    model = LogisticCompleter(1, random_state=0, n_jobs=1).fit(
+        pairs, sign, row_features=known, certify_rows=0.3
+    )
+    # Without an answer, the feature alone tells.
+    assert model.held_rows_.certify(0.05).lines[0].observed < 0.2
+
+
+@pytest.mark.parametrize("completer", [
+    AutoCompleter(random_state=0, effort="quick", sampling_seconds=0, n_jobs=1),
+    LogisticCompleter(1, inference="sampling", n_samples=10, n_burn_in=10, n_chains=1, settle=None,
+                      random_state=0, n_jobs=1),
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_any_model_with_a_posterior_takes_it(world, completer):
+    asked = [(row, 0) for row in range(120)]
+    model = completer.fit(world.pairs, world.answers, certify_rows=0.2, predict_for=asked)
+    observed = {line.given: line.observed for line in model.certify(target="new rows").lines}
+    assert observed[10] < observed[0]
+    # Also of rows that were held out when draws were averaged.
+    assert np.allclose(model.requested_["probability"], model.predict_proba(asked)[:, 1], atol=0.1)
+
+
+def test_what_cannot_be_is_said(world, model):
+    for share in (0, 1.0, True, "x", 1e-9):
+        with pytest.raises(ValueError, match="certify_rows"):
+            fitted(world, certify_rows=share)
+    with pytest.raises(ValueError, match="cannot fold rows in"):
+        NuclearNormCompleter().fit(world.pairs, world.answers, certify_rows=0.1)
+    with pytest.raises(ValueError, match="stands alone"):
+        model.certify(target="new rows", shift=2.0)
+    with pytest.raises(ValueError, match="no rows were held out"):
+        fitted(world, certify=0.1).certify(target="new rows")
+    with pytest.raises(ValueError, match="and no rows"):
+        model.refit()
+    assert "refit" not in model.certificate_methods()
+    with pytest.raises(ValueError, match="not both"):
+        fitted(world, certify_rows=0.1, start=model)
+
+
+def test_the_shell_and_the_report_have_it(world, tmp_path):
+    path, report = tmp_path / "a.csv", tmp_path / "r.html"
+    pd.DataFrame(
+        {"row": world.pairs[:, 0], "col": world.pairs[:, 1], "answer": (world.answers > 0).astype(int)}
+    ).to_csv(path, index=False)
+    words = ["fit", path, "-o", tmp_path / "m.onebit", "-m", "logistic", "--rank", "1", "--certify", "0",
+             "--certify-rows", "0.25", "--report", report]  # fmt: skip
+    run = CliRunner().invoke(app, [str(word) for word in words])
+    assert run.exit_code == 0, run.output
+    assert "after 10 answers: at most" in run.output
+    assert "Of rows that are yet to come" in report.read_text()
+    run = CliRunner().invoke(app, ["certify", str(tmp_path / "m.onebit"), "--new-rows", "--json"])
+    assert run.exit_code == 0, run.output
+    assert '"error_at_most"' in run.output
+    assert CliRunner().invoke(app, ["certify", str(tmp_path / "m.onebit"), "--all"]).exit_code == 0
+    assert (
+        CliRunner().invoke(app, ["certify", str(tmp_path / "m.onebit"), "--all", "--new-rows"]).exit_code
+        == 2
+    )
