@@ -18,7 +18,7 @@ from onebit.data.observations import Observations
 from onebit.data.tables.answers import Vocabulary
 from onebit.data.tables.problems import TableError
 from onebit.engine import fitting
-from onebit.engine.cluster.client import Cluster
+from onebit.engine.cluster.client import Cluster, ClusterError
 from onebit.engine.cluster.fitting import fit_on
 from onebit.engine.cluster.intake import Source, block_count, taken_in
 from onebit.engine.cluster.journal import Journal
@@ -377,3 +377,11 @@ def test_sketches_tell_about_how_many_ids_there_are(count):
 @pytest.mark.parametrize(("answers", "blocks"), [(1, 8), (2e7, 8), (2e8, 64), (1e12, 8192)])
 def test_blocks_follow_from_the_answers_alone(answers, blocks):
     assert block_count(int(answers)) == blocks
+
+
+def test_a_device_is_that_of_the_workers(client, model, folder):
+    # Where a worker has a GPU of its own it works there; here none has.
+    again = onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS, device="auto"))
+    assert bits(again) == bits(model)
+    with pytest.raises(ClusterError, match=r"tcp://.*device=\"cuda\""):
+        onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS, device="cuda"))

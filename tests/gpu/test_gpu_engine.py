@@ -136,8 +136,8 @@ def test_rows_of_many_chunks_and_batches_give_the_same(monkeypatch, cpu, gpu, de
     hierarchy = hierarchy_of(seen, 2)
     cut(monkeypatch, 8, 3, 2 * 4 * side.LineLayout(2).partial)
     theirs, ours = both_sides(seen, hierarchy, True, cpu, gpu)
-    assert len(ours[0]._batches) > 2
-    assert max(len(batch.group_begin) for batch in ours[0]._batches) == 3
+    assert len(ours[0].walk.batches) > 2
+    assert max(len(batch.group_begin) for batch in ours[0].walk.batches) == 3
     for k in (0, 1):
         expected, found = (one_pass(each, hierarchy, k, LOGISTIC) for each in (theirs, ours))
         assert found == pytest.approx(expected, rel=1e-6)

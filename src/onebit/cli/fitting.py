@@ -191,7 +191,7 @@ def fit(
                     "--row-features": row_features, "--col-features": col_features, "--refit": refit,
                     "--report": report, "--wide": wide, "--format": format, "--delimiter": delimiter,
                     "--no-header": no_header, "--skip-bad": skip_bad, "--drop": drop, "--no-ids": no_ids,
-                    "--device": device != "cpu", "--certify-after": certify_after,
+                    "--certify-after": certify_after,
                     "--certify-file": certify_file, "--certify-rows": certify_rows,
                 }
             )  # fmt: skip

@@ -200,7 +200,9 @@ class AutoCompleter(PairClassifier):
         # The search runs here, on a sample; what it finds is fitted there, on all answers.
         part = sample()
         logger.info("searching on %s answers of the cluster's", f"{part.n:,}")
-        searched = clone(self).set_params(sampling_seconds=0.0)
+        # A GPU of this machine is used if there is one; the workers have theirs.
+        here = "cpu" if self.device == "cpu" else "auto"
+        searched = clone(self).set_params(sampling_seconds=0.0, device=here)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             searched.fit(part, callback=callback)

@@ -41,6 +41,7 @@ from onebit.engine.cluster.intake import Source, taken_in
 from onebit.engine.cluster.reading import opened, parquet_files, parquet_pieces
 from onebit.engine.cpu.threads import thread_count
 from onebit.engine.crew import Callback
+from onebit.engine.gpu import device as gpus
 
 # Within the folder of a checkpoint.
 _WORK = "onebit-cluster-work"
@@ -339,7 +340,8 @@ def _workplace(
                 "checkpoint=FOLDER (--checkpoint FOLDER)"
             )
         with tempfile.TemporaryDirectory(prefix="onebit-") as folder:
-            yield _checked(Cluster(client, Path(folder), wanted.patience, "Start the fit again."))
+            advice = "Start the fit again."
+            yield _checked(Cluster(client, Path(folder), wanted.patience, advice, model.device))
         return
     if not os.fspath(wanted.checkpoint):
         raise ValueError("checkpoint is empty; name a folder")
@@ -358,12 +360,19 @@ def _workplace(
     with checkpointed(place, identity) as kept:
         work.mkdir(exist_ok=True)
         advice = f"What was done is in {kept.folder}: the same fit goes on from there."
-        yield _checked(Cluster(client, work, wanted.patience, advice))
+        yield _checked(Cluster(client, work, wanted.patience, advice, model.device))
         shutil.rmtree(work)
 
 
-def _sees(path: str) -> tuple[str, bool]:
-    return __version__, os.path.exists(path)
+def _sees(path: str, device: str) -> tuple[str, bool, str]:
+    """Say which version a worker has, whether it sees a file, and why it has no GPU if it needs one."""
+    lacks = ""
+    if device not in ("cpu", "auto"):
+        try:
+            gpus.find(device)
+        except gpus.DeviceError as error:
+            lacks = str(error)
+    return __version__, os.path.exists(path), lacks
 
 
 def _checked(cluster: Cluster) -> Cluster:
@@ -375,14 +384,19 @@ def _checked(cluster: Cluster) -> Cluster:
     token = cluster.folder / "seen"
     token.touch()
     try:
-        seen = cluster.ask(lambda: cluster.client.run(_sees, str(token)), "looking at the workers")
+        device = cluster.device
+        seen = cluster.ask(
+            lambda: cluster.client.run(_sees, str(token), device), "looking at the workers"
+        )
     except ModuleNotFoundError as error:
         raise ClusterError(f"a worker lacks {error.name}; install onebit {__version__} there") from None
-    for worker, (version, there) in seen.items():
+    for worker, (version, there, lacks) in seen.items():
         if version != __version__:
             raise ClusterError(f"{worker} has onebit {version}, not {__version__}; install the same one")
         if not there:
             raise ClusterError(
                 f"{worker} does not see {cluster.folder}; name a folder that all workers see"
             )
+        if lacks:
+            raise ClusterError(f"{worker}: {lacks}")
     return cluster

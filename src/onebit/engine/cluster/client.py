@@ -42,13 +42,23 @@ class Cluster:
         Seconds without any task done after which a fit gives up.
     advice : str
         What to do about a cluster that was lost.
+    device : str
+        Where workers work: "cpu", "cuda", or "auto", each on its GPU where it has one.
     """
 
-    def __init__(self, client: Any, folder: Path, patience: float = PATIENCE, advice: str = "") -> None:
+    def __init__(
+        self,
+        client: Any,
+        folder: Path,
+        patience: float = PATIENCE,
+        advice: str = "",
+        device: str = "cpu",
+    ) -> None:
         self.client = client
         self.folder = folder
         self.patience = patience
         self.advice = advice
+        self.device = device
         self._name = uuid.uuid4().hex[:8]
         self._numbers = itertools.count()
         self._open: list[Any] = []

@@ -54,7 +54,7 @@ class Crew:
         made: list[Any] = []
         task: Any
         for side, kind in enumerate((DividedSide, WholeSide)[:: -1 if blocks.side else 1]):
-            setting = Setting(hierarchy, side)
+            setting = Setting(hierarchy, side, self.cluster.device)
             if isinstance(begin, Start):
                 means: Parts = (begin.rows, begin.columns)[side]
                 given, task = means.futures, begun

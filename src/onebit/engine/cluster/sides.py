@@ -20,6 +20,7 @@ from onebit.engine.cpu import passes, tall
 from onebit.engine.cpu.apart import Natural, accumulated
 from onebit.engine.cpu.side import Side, gather_table
 from onebit.engine.cpu.threads import Threads, threads
+from onebit.engine.gpu import device as gpus
 from onebit.engine.rotation import Change, second_moment
 from onebit.engine.start import START_VARIANCE
 from onebit.model.gaussians import Gaussians, independent_gaussians
@@ -71,15 +72,39 @@ class States:
 
 @dataclass(frozen=True)
 class Setting:
-    """What every task of one side is told: the prior, and which side it is."""
+    """What every task of one side is told: the prior, which side it is, and where workers work."""
 
     hierarchy: Hierarchy
     side: int
+    device: str = "cpu"
 
     @property
     def has_effect(self) -> bool:
         """Whether the side has effects."""
         return self.hierarchy.has_effect(self.side)
+
+    def gpu(self) -> Any | None:
+        """Return the GPU that a worker is to work on, None for its CPU."""
+        if self.device == "cpu":
+            return None
+        try:
+            return gpus.find("cuda" if self.device == "auto" else self.device)
+        except gpus.DeviceError:
+            if self.device == "auto":
+                return None
+            raise
+
+    def pass_over(
+        self, side: Side, table: Any, prior: Any, temperature: float, loss: Loss, solve: bool,
+        relaxation: float,
+    ) -> float:  # fmt: skip
+        """Move a side, or look at its loss, on the GPU of a worker or on its CPU."""
+        gpu = self.gpu()
+        if gpu is None:
+            return side.pass_over(table, prior, temperature, loss, solve, relaxation)
+        from onebit.engine.gpu import apart
+
+        return apart.pass_over(side, table, prior, temperature, loss, solve, relaxation, gpu)
 
     def working(self, state: State, view: Any, known: Any, pool: Threads = ALONE) -> Side:
         """Return the state as the engine of one machine works on it: a copy."""
@@ -119,7 +144,7 @@ def moved(
 ) -> State:  # fmt: skip
     """Move the rows of a block against the other side's table."""
     side = setting.working(state, view_of(block, setting.side), known)
-    before = side.pass_over(table, side.prior(hyper), temperature, loss, True, relaxation)
+    before = setting.pass_over(side, table, side.prior(hyper), temperature, loss, True, relaxation)
     return _state(side, before)
 
 
@@ -127,7 +152,7 @@ def loss_of(block: Block, state: State, setting: Setting, table: Any, loss: Loss
     """Return the loss of a block."""
     side = setting.working(state, view_of(block, setting.side), None)
     nothing = np.zeros((1, side.mean.shape[1]))
-    return side.pass_over(table, (nothing, nothing), 1.0, loss, False, 1.0)
+    return setting.pass_over(side, table, (nothing, nothing), 1.0, loss, False, 1.0)
 
 
 def said(block: Block, state: State, setting: Setting, table: Any, loss: Loss) -> Natural:
@@ -136,6 +161,11 @@ def said(block: Block, state: State, setting: Setting, table: Any, loss: Loss) -
     lines = gather_table(state.mean, state.covariance, True, other.has_effect)
     layout = passes.layout(setting.hierarchy.rank, setting.has_effect, True)
     view = view_of(block, setting.side)
+    gpu = setting.gpu()
+    if gpu is not None:
+        from onebit.engine.gpu import apart
+
+        return apart.accumulated(view, lines, table, setting.hierarchy.rank, loss, layout, gpu)
     found = accumulated(view, lines, table, loss.code, layout, ALONE, np.float32)
     return found._replace(loss=found.loss.sum(keepdims=True))
 

@@ -155,6 +155,12 @@ class Side:
         self._sums = None
         self.fill_table()
 
+    def take(self, mean: Array, covariance: Array, log_determinant: Array) -> None:
+        """Take up a state that was found elsewhere."""
+        self.mean, self.covariance, self.log_determinant = mean, covariance, log_determinant
+        self._sums = None
+        self.fill_table()
+
     def remember(self, sums: Any) -> None:
         """Take up sums of the present state that are known already."""
         self._sums = sums

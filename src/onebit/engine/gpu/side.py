@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,6 +89,52 @@ class LineLayout:
         return max(1, self.tile**2 // 2048)
 
 
+class Walk:
+    """Sums up what the answers of a view say of its rows, a batch at a time, in a scratch space."""
+
+    def __init__(self, view: DeviceView, shape: LineLayout, has_effect: bool) -> None:
+        self.view, self.shape = view, shape
+        self._loss = torch.zeros(max(view.n_chunks, 1), dtype=torch.float64, device=view.device)
+        self.batches: list[Batch] = view.batches(4 * shape.partial)
+        longest = max((b.chunks[1] - b.chunks[0] for b in self.batches), default=0)
+        # Zeros: between the parts of a line is room that nobody writes, and sums run over all of it.
+        self.partial = torch.zeros(
+            (max(longest, 1), shape.partial), dtype=torch.float32, device=view.device
+        )
+        places = layout(shape.rank, has_effect, True)
+        self._own_place, self._own_factor, self._mean_place = (
+            to_device(array, view.device)
+            for array in (
+                places.own.astype(np.int32),
+                places.times,
+                places.own_mean[places.own_mean >= 0].astype(np.int32),
+            )
+        )
+
+    def over(self, table: torch.Tensor, own: torch.Tensor, code: int, keep: bool) -> Iterator[Batch]:
+        """Walk over all answers; if ``keep``, a batch's sums are in ``partial`` when it is yielded."""
+        shape, view = self.shape, self.view
+        for piece in view.pieces(self.batches):
+            batch = piece.batch
+            first, last = batch.chunks
+            if last > first:
+                kernels.walk[(last - first,)](
+                    piece.answers, piece.weight, view.start, view.chunk_row, view.row_chunk, table,
+                    own, self._own_place, self._own_factor, self._mean_place, self.partial,
+                    self._loss, first, piece.first,
+                    CODE=code, WEIGHTED=len(view.weight) > 0, KEEP=keep, CHUNK=CHUNK,
+                    LOW=shape.low, HIGH=shape.high, SIZE=shape.size, LAST=shape.last,
+                    STRIDE=shape.stride, PARTIAL=shape.partial, **shape.walk_options,
+                )  # fmt: skip
+            if keep:
+                fold_groups(self.partial, batch)
+            yield batch
+
+    def total(self) -> float:
+        """Return the loss of all answers, after a walk over them."""
+        return float(self._loss.sum())
+
+
 class DeviceSide:
     """The means, covariances and table of one side, in the GPU's memory."""
 
@@ -117,22 +164,7 @@ class DeviceSide:
         self._sums: Any = None
         self._diagonal = to_device(packed_diagonal(self._n_free), self.device)
         self._settle(with_determinant=True)
-        self._loss = self._zeros(max(view.n_chunks, 1))
-        self._batches: list[Batch] = view.batches(4 * self.shape.partial)
-        longest = max((b.chunks[1] - b.chunks[0] for b in self._batches), default=0)
-        # Zeros: between the parts of a line is room that nobody writes, and sums run over all of it.
-        self._partial = torch.zeros(
-            (max(longest, 1), self.shape.partial), dtype=torch.float32, device=self.device
-        )
-        places = layout(self.rank, self.has_effect, True)
-        self._own_place, self._own_factor, self._mean_place = (
-            to_device(array, self.device)
-            for array in (
-                places.own.astype(np.int32),
-                places.times,
-                places.own_mean[places.own_mean >= 0].astype(np.int32),
-            )
-        )
+        self.walk = Walk(view, self.shape, self.has_effect)
 
     @classmethod
     def from_gaussians(
@@ -255,34 +287,19 @@ class DeviceSide:
         )
         # In memory: a number handed to a kernel would go in single precision.
         factors = to_device(np.array([temperature, relaxation]), self.device)
-        shape, view = self.shape, self.view
-        for piece in view.pieces(self._batches):
-            batch = piece.batch
-            first, last = batch.chunks
-            if last > first:
-                kernels.walk[(last - first,)](
-                    piece.answers, piece.weight, view.start, view.chunk_row, view.row_chunk, table,
-                    self.table, self._own_place, self._own_factor, self._mean_place, self._partial,
-                    self._loss, first, piece.first,
-                    CODE=loss.code, WEIGHTED=len(view.weight) > 0, KEEP=solve, CHUNK=CHUNK,
-                    LOW=shape.low, HIGH=shape.high, SIZE=shape.size, LAST=shape.last,
-                    STRIDE=shape.stride, PARTIAL=shape.partial, **shape.walk_options,
-                )  # fmt: skip
-            if not solve:
-                continue
-            fold_groups(self._partial, batch)
-            rows = batch.rows[1] - batch.rows[0]
-            if self._n_free:
-                kernels.solve[(rows,)](
-                    self._partial, view.row_chunk, precision, linear, self.mean, self.covariance,
-                    self._log_determinant, self.table, factors, batch.rows[0], first,
+        shape = self.shape
+        for batch in self.walk.over(table, self.table, loss.code, solve):
+            if solve and self._n_free:
+                kernels.solve[(batch.rows[1] - batch.rows[0],)](
+                    self.walk.partial, self.view.row_chunk, precision, linear, self.mean, self.covariance,
+                    self._log_determinant, self.table, factors, batch.rows[0], batch.chunks[0],
                     FULL=self.full, OWN_PRECISION=len(precision) > 1,
                     OWN_LINEAR=len(linear) > 1, **self._square,
                     STRIDE=shape.stride, PARTIAL=shape.partial, GROUP=GROUP,
                 )  # fmt: skip
         if solve:
             self._sums = None
-        return float(self._loss.sum())
+        return self.walk.total()
 
     def _settle(self, with_determinant: bool) -> None:
         """Write the table, and the log determinants, of the present means and covariances."""
