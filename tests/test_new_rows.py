@@ -1,5 +1,7 @@
 """Rows held out whole: folded in with some of their answers, judged on the rest, counted row by row."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,9 +9,11 @@ from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 import onebit
-from onebit import AutoCompleter, LogisticCompleter, NuclearNormCompleter, simulate
+from onebit import AutoCompleter, LogisticCompleter, NuclearNormCompleter, Observations, simulate
 from onebit.certificates.new_rows import HeldRows
 from onebit.cli import app
+from onebit.completers.holding_out import hold_out_key
+from onebit.data import storage
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +47,64 @@ def test_each_count_is_that_of_folding_the_row_in_by_hand(world, model):
     counted = pd.Series(wrong).groupby(world.pairs[inside, 0]).sum()
     order = {label: k for k, label in enumerate(new)}
     assert [rest.held_rows_.wrong[order[label], 0] for label in counted.index] == counted.tolist()
+
+
+def test_answers_given_are_folded_in_and_the_others_predicted(world):
+    """By hand, of one row: some of its answers drawn by hashes, folded in; errors on the rest."""
+    model = fitted(world, certify_rows=0.25)
+    new = model.rows_.labels[-30:]
+    inside = np.isin(world.pairs[:, 0], new)
+    plain = LogisticCompleter(2, random_state=0, n_jobs=1)
+    plain.fit(world.pairs[~inside], world.answers[~inside])
+    held = Observations.from_pairs(world.pairs[inside], world.answers[inside])
+    hashes = held.hashes(hold_out_key(0) + 2)
+    k = model.held_rows_.given.index(5)
+    common = 1 if (world.answers[~inside] > 0).mean() > 0.5 else -1
+    for row in (0, 7):
+        part = slice(held.by_row.start[row], held.by_row.start[row + 1])
+        order = np.argsort(hashes[part], kind="stable")
+        columns = held.by_row.index[part][order]
+        sign = held.by_row.sign[part][order]
+        again = copy.deepcopy(plain)
+        again.fold_in([(9_999, int(column)) for column in columns[:5]], (sign[:5] > 0).astype(int))
+        said = np.sign(again.decision_function([(9_999, int(column)) for column in columns[5:]]))
+        label = list(new).index(held.rows.labels[row])
+        assert model.held_rows_.wrong[label, k] == (said != sign[5:]).sum()
+        assert model.held_rows_.judged[label, k] == len(sign) - 5
+        assert model.held_rows_.commoner[label, k] == (sign[5:] != common).sum()
+
+
+def test_the_order_of_rows_does_not_decide():
+    """Rows that come in time, the careless ones last: in whichever order, no more failures than delta."""
+    rng = np.random.default_rng(0)
+    failures, worlds = 0, 300
+    rate = np.where(np.arange(189) < 94, 0.0, 0.5)
+    for _ in range(worlds):
+        wrong = rng.binomial(40, rate)[:, None]
+        found = HeldRows((5,), np.full((189, 1), 40), wrong, wrong).certify(0.2).lines[0]
+        failures += found.bound < rate.mean()
+    assert binomtest(failures, worlds, 0.2, alternative="greater").pvalue > 0.01
+
+
+def test_one_number_of_answers_may_have_all_of_delta(model):
+    alone = model.certify(0.05, target="new rows", given=5).lines
+    among = {line.given: line for line in model.certify(0.05, target="new rows").lines}
+    assert [line.given for line in alone] == [5]
+    assert alone[0].bound < among[5].bound
+    with pytest.raises(ValueError, match="one of"):
+        model.certify(target="new rows", given=3)
+
+
+def test_rows_are_listed_as_in_the_file(tmp_path):
+    names = [f"p{k}" for k in np.random.default_rng(0).permutation(60)]
+    lines = ["who,what,answer"]
+    lines += [f"{name},q{k},{(k + len(name)) % 2}" for name in names for k in range(8)]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(lines))
+    model = LogisticCompleter(1, random_state=0, n_jobs=1)
+    model.fit(onebit.read_answers(path), certify_rows=0.3)
+    assert model.complete().index.tolist() == names
+    assert model.n_observations_ == 480
 
 
 def test_rows_held_out_are_known_afterwards_by_all_their_answers(world, model):
@@ -81,6 +143,15 @@ def test_rows_are_counted_as_rows_and_answers_of_one_row_not_as_independent(delt
     assert binomtest(pooled, worlds, delta, alternative="greater").pvalue < 1e-4
 
 
+def test_a_second_answer_to_an_entry_that_was_given_is_not_judged():
+    pairs = np.repeat(np.stack(np.divmod(np.arange(60 * 12), 12), axis=1), 4, axis=0)
+    rng = np.random.default_rng(0)
+    answers = np.repeat(rng.choice([-1, 1], 60 * 12), 4)  # the same four times, and nothing else to learn
+    model = LogisticCompleter(1, random_state=0, n_jobs=1).fit(pairs, answers, certify_rows=0.5)
+    lines = {line.given: line for line in model.certify(target="new rows").lines}
+    assert lines[20].observed > 0.35
+
+
 def test_all_lines_share_delta():
     judged, wrong = np.full((50, 2), 10), np.full((50, 2), 3)
     both = HeldRows((0, 5), judged, wrong, wrong).certify(0.1)
@@ -99,13 +170,24 @@ def test_it_is_saved_put_on_the_sheet_and_lost_with_an_update(model, tmp_path):
     of_rows = [one for one in claims if one.counted == "held-out rows"]
     lines = model.certify(target="new rows").lines
     assert [one.answers for one in of_rows] == [line.rows for line in lines]
-    # The sheet has more lines to pay for.
-    assert of_rows[0].bound > lines[0].bound
+    # The sheet has more lines to pay for: seven on answers, seven on rows.
+    assert of_rows[0].bound == model.held_rows_.certify(0.05 * 7 / 14).lines[0].bound
+    assert claims[0].bound == model.held_out_.certify(0.05 / 14).bound
     again.fold_in([(5_000, 1)], [1])
     assert again.held_rows_ is not None
     again.partial_fit([(0, 0)], [1])
     with pytest.raises(ValueError, match="no rows were held out of this model as it is"):
         again.certify(target="new rows")
+
+
+def test_a_file_in_which_more_is_wrong_than_was_judged_is_refused(model, tmp_path):
+    path = tmp_path / "m.onebit"
+    model.save(path)
+    tensors, content = storage.read(path, "model")
+    for name, value in (("wrong", model.held_rows_.judged + 1), ("judged", 0 * model.held_rows_.judged)):
+        storage.write(path, "model", tensors | {f"held_rows.{name}": value}, content)
+        with pytest.raises(storage.FileError):
+            onebit.load(path)
 
 
 def test_features_of_held_out_rows_are_theirs():
@@ -134,12 +216,19 @@ def test_any_model_with_a_posterior_takes_it(world, completer):
     assert observed[10] < observed[0]
     # Also of rows that were held out when draws were averaged.
     assert np.allclose(model.requested_["probability"], model.predict_proba(asked)[:, 1], atol=0.1)
+    inner = getattr(model, "completer_", model)
+    assert np.array_equal(inner.predict_proba(asked), model.predict_proba(asked))
+    assert len(inner.rows_) == len(model.rows_)
 
 
 def test_what_cannot_be_is_said(world, model):
     for share in (0, 1.0, True, "x", 1e-9):
         with pytest.raises(ValueError, match="certify_rows"):
             fitted(world, certify_rows=share)
+    with pytest.raises(ValueError, match="sample_weight"):
+        LogisticCompleter(1).fit(
+            world.pairs, world.answers, np.ones(len(world.answers)), certify_rows=0.2
+        )
     with pytest.raises(ValueError, match="cannot fold rows in"):
         NuclearNormCompleter().fit(world.pairs, world.answers, certify_rows=0.1)
     with pytest.raises(ValueError, match="stands alone"):

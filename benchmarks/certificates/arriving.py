@@ -21,7 +21,7 @@ from onebit.completers.new_rows import count_rows
 
 Array = NDArray[np.float64]
 
-PEOPLE, QUESTIONS, FRESH = 120, 60, 2000
+PEOPLE, SPREAD, QUESTIONS, FRESH = 120, 60, 60, 2000
 ROWS_OUT, ANSWERED = 0.3, 0.6
 # Of the people, how many answer as if by lot.
 CARELESS = 0.5
@@ -42,10 +42,10 @@ SURVEY_RANDOM = "the whole table, by a hold-out of the answers that people chose
 
 
 def people(rng: np.random.Generator, count: int, questions: tuple[Array, Array]) -> Observations:
-    """Draw people and some of their answers: half of them are careless."""
+    """Draw people and some of their answers: half of them are careless, the later the more."""
     level, taste = questions
     scores = 4.0 * rng.standard_normal((count, 1)) @ taste + rng.normal(0, 0.7, (count, 1)) + level
-    careless = rng.random((count, 1)) < CARELESS
+    careless = rng.random((count, 1)) < np.linspace(0.0, 2.0 * CARELESS, count)[:, None]
     yes = np.where(careless, 0.5, expit(scores))
     rows, columns = np.nonzero(rng.random(yes.shape) < ANSWERED)
     answers = np.where(rng.random(len(rows)) < yes[rows, columns], 1, -1)
@@ -58,7 +58,9 @@ def arriving(number: int) -> list[Line]:
     """Certify new rows, and hold the bounds against some thousands more of them."""
     rng = np.random.default_rng(number)
     questions = rng.normal(0, 0.7, QUESTIONS), rng.standard_normal((1, QUESTIONS))
-    seen, fresh = people(rng, PEOPLE, questions), people(rng, FRESH, questions)
+    # Of many sizes, so that what depends on the number of held-out rows shows.
+    seen = people(rng, PEOPLE + number % SPREAD, questions)
+    fresh = people(rng, FRESH, questions)
     lines = Lines()
     model = LogisticCompleter(RANK, pattern=None, random_state=number, n_jobs=1)
     model.fit(seen, certify_rows=ROWS_OUT)

@@ -27,6 +27,8 @@ Array = NDArray[np.float64]
 # In every list so many; of which at most this share may be answered with no.
 LISTED, LIST_ERROR = 5, 0.5
 HELD_OUT = 0.3
+# The least and the most of a world's entries that are answered, and how worlds are spread over them.
+LEAST, MOST, GOLDEN = 0.4, 0.8, 0.6180339887
 GROUPS = 8
 
 GROUP = f"{GROUPS} groups of rows, all at once"
@@ -53,7 +55,8 @@ KINDS = tuple(product(("A2", "B2"), (True, False)))
 def asked(number: int) -> list[Line]:
     """Issue certificates of groups, lists, scores and gains in a noisy world."""
     name, effects = KINDS[number % len(KINDS)]
-    world = worlds.papers(name, number, ONCE)
+    # Of many sizes: what depends on the number of held-out answers must show.
+    world = worlds.papers(name, number, ONCE, LEAST + (MOST - LEAST) * (GOLDEN * number % 1.0))
     lines = Lines()
     tried = Fitted(world, effects, number)
     model, found, weight = tried.model, tried.found, tried.weight
@@ -189,7 +192,9 @@ def selected(number: int) -> list[Line]:
     wrong = world.wrong(world.predictions(model).decision)
     outside = world.outside(model) > 0
     q = odds_of_blank(chance[outside], HELD_OUT)[0]
-    answered, blank = rate(wrong[outside], q), rate(wrong[outside], 1 - q)
+    never = np.ones(len(wrong), dtype=bool)
+    never[world.pairs[:, 0] * world.shape[1] + world.pairs[:, 1]] = False
+    answered, blank = rate(wrong[outside], q), float(wrong[never].mean())
     shift = max(1.0, (1 - answered) / max(answered, 1e-9) * blank / max(1 - blank, 1e-9))
     matrix = chance.reshape(world.shape)[np.ix_(*codes)]
     held = model.held_out_

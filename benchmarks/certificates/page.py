@@ -66,20 +66,21 @@ caught where they fail more often than delta allows. Gains are bounded from belo
 less bound."""
 EVENLY = """## Groups, lists, scores and gains
 
-{rows} x {columns}, rank {rank}, 60 % answered once each and evenly, 15 % of the answers held out; worlds
-A2 and B2 with 20 % flipped, with and without effects. Of the lists at most {error:.0%} may be answered
-with "no"; where nothing could be kept the world counts as held and has no slack."""
+{rows} x {columns}, rank {rank}, {least:.0%} to {most:.0%} answered once each and evenly, 15 % of the
+answers held out; worlds A2 and B2 with 20 % flipped, with and without effects. Of the lists at most
+{error:.0%} may be answered with "no"; where nothing could be kept the world counts as held and has no
+slack."""
 SURE = """## People answer what they are sure of
 
 {rows} x {columns}: the surer an answer, the likelier an entry is answered, with probabilities from 5 to
-90 % that are known here; 30 % of the answers are held out. The truth is the error rate of the blanks. The
-shift is the one that holds in each world. Propensities are those of the world, or are estimated from who
-answered what (half of the table predicts the other), and then one point is allowed."""
+90 % that are known here; 30 % of the answers are held out. The truth is the error rate of the entries
+that are blank. The shift is the one that holds in each world. Propensities are those of the world, or are
+estimated from who answered what (half of the table predicts the other), and then one point is allowed."""
 COMING = """## Rows that are yet to come
 
-{people} people, {questions} questions, {answered:.0%} answered, {out:.0%} of the people held out; half of
-all people answer by lot, so that the answers of one person are no independent draws. The truth is that of
-{fresh:,} people more."""
+{people} to {more} people, {questions} questions, {answered:.0%} answered, {out:.0%} of the people held
+out; half of all people answer by lot, the later they come the more of them, so that the answers of one
+person are no independent draws, and ids tell who is easy. The truth is that of {fresh:,} people more."""
 OWN_HOLD_OUT = """## A hold-out of one's own
 
 *Later answers*: tastes drift; {early:,} answers are early, {late} late. *A survey*: people answer what
@@ -94,12 +95,14 @@ def asked_for(results: pd.DataFrame, came: pd.DataFrame) -> str:
     small, large = worlds.SHAPE, worlds.LARGER
     about = {
         "asked": EVENLY.format(
-            rows=small[0], columns=small[1], rank=worlds.RANK, error=asked.LIST_ERROR
+            rows=small[0], columns=small[1], rank=worlds.RANK, error=asked.LIST_ERROR,
+            least=asked.LEAST, most=asked.MOST,
         ),
         "selected": SURE.format(rows=large[0], columns=large[1]),
         "arriving": COMING.format(
-            people=arriving.PEOPLE, questions=arriving.QUESTIONS, answered=arriving.ANSWERED,
-            out=arriving.ROWS_OUT, fresh=arriving.FRESH,
+            people=arriving.PEOPLE, more=arriving.PEOPLE + arriving.SPREAD,
+            questions=arriving.QUESTIONS, answered=arriving.ANSWERED, out=arriving.ROWS_OUT,
+            fresh=arriving.FRESH,
         ),
         "own": OWN_HOLD_OUT.format(early=arriving.EARLY, late=arriving.LATE, asked=arriving.SURVEYED),
     }  # fmt: skip

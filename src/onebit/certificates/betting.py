@@ -6,12 +6,15 @@ the capital ever reaches ``1 / delta`` with probability at most ``delta``. So wh
 gambler that rich is refused; the capital grows with ``m``, and the least such ``m`` is the bound. Stakes
 look only at earlier draws: large where these have varied little.
 
-The draws must be independent given the predictor.
+The draws must be independent given the predictor, and come in an order that has nothing to do with them:
+``shuffled`` gives one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +60,26 @@ def betting_upper_bound(values: Array, delta: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if rich(middle) else (middle, high)
     return high
+
+
+def shuffled(*content: NDArray[Any]) -> NDArray[np.int64]:
+    """Return an order for what some arrays describe, drawn with a seed that is a digest of them.
+
+    The same content gives the same order. One seed for all content would not do: where things are sorted,
+    it would put the same ranks first each time, and whoever bets early would meet those that are sure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onebit.certificates.betting import shuffled
+    >>> sorted(shuffled(np.array([5, 3, 8])).tolist())
+    [0, 1, 2]
+    """
+    digest = hashlib.sha256()
+    for array in content:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    seed = int.from_bytes(digest.digest()[:16], "little")
+    return np.random.default_rng(seed).permutation(len(content[0]))
 
 
 def _stakes(x: Array, delta: float) -> Array:

@@ -6,6 +6,10 @@ the blanks, ``sum (1 - q) loss / sum (1 - q)`` over these entries, is the mean o
 are known once ``q`` is; what is left is the mean of ``w loss``, which is bounded by betting. Weights
 above a ``cap`` are cut off, and what was cut off counts as wrong; how much of all blanks it is, is known.
 
+That is the risk to be expected of blanks. Which entries are blank in this table is a draw of its own: a
+fifth of ``delta`` pays for their share of errors being above it, by no more than that of as many
+independent draws.
+
 If an entry is answered with probability ``p``, independently, and a share ``h`` of the answers is held
 out, an entry outside the fitted part is held out with ``q = p h / (1 - p (1 - h))``, so that
 ``w = (1 - p) / (p h)``.
@@ -17,11 +21,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from onebit.certificates.betting import betting_upper_bound
 
 Array = NDArray[np.float64]
 
+# The share of delta that pays for which entries are blank.
+REALISED = 0.2
 # Caps that are tried: shares of all blanks, by which weights above the cap may fall short.
 _CUT_OFF = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
@@ -59,6 +66,7 @@ def weighted_bound(
     share: float,
     delta: float,
     estimated: bool = False,
+    blanks: int | None = None,
 ) -> Weighted:
     """Bound the error rate of the blanks.
 
@@ -76,21 +84,27 @@ def weighted_bound(
         The probability with which the bound may fail.
     estimated : bool
         Whether the probabilities are estimates. The bound is then a larger one.
+    blanks : int, optional
+        How many blanks there are: the bound is then of these, not of what is to be expected of blanks.
     """
+    own_delta = delta if blanks is None else (1.0 - REALISED) * delta
     chance, weight = odds_of_blank(everywhere, share)
     blank = (1.0 - chance).sum()
     scale = chance.sum() / blank
     own = odds_of_blank(answered, share)[1]
     cap, cut_off = _cap(chance, weight, blank, len(wrong))
     kept = np.minimum(own, cap)
-    bound = cap * scale * betting_upper_bound(kept * wrong / cap, delta) + cut_off
+    bound = cap * scale * betting_upper_bound(kept * wrong / cap, own_delta) + cut_off
     if estimated:
         # Weights of right probabilities average to one but for what was cut off; where those of held-out
         # answers are smaller, the blanks are likelier to be like entries that are seldom answered.
         bound /= min(1.0, float(kept.mean() * scale) + cut_off)
+    bound = min(float(bound), 1.0)
+    if blanks:
+        bound = float(binom.isf(REALISED * delta, blanks, bound)) / blanks
     whole = float(own.sum())
     return Weighted(
-        min(float(bound), 1.0),
+        bound,
         float((own * wrong).sum() / whole) if whole else 0.0,
         float(cut_off),
         float(whole**2 / (own**2).sum()) if whole else 0.0,

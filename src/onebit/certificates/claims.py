@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from onebit.certificates.scores import FLOOR
 from onebit.certificates.statements import at_most, confidence
 
 # Units that are written as bare numbers.
 PLAIN = ("nats", "score")
+# The largest value there is, of each unit.
+LARGEST = {"share": 1.0, "score": 1.0, "nats": -math.log(FLOOR) - 1e-9}
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Claim:
         """Whether the bound is one that always holds, as it is written."""
         if self.lower:
             return math.floor(self.bound * 1e3 + 1e-9) <= 0
-        return self.unit == "share" and self.bound >= 1.0
+        return self.bound >= LARGEST.get(self.unit, math.inf)
 
     def bounded(self) -> str:
         """Return the bound as it is written everywhere: rounded to the side that has been proved."""
@@ -80,7 +83,7 @@ class Claim:
         if self.p_value is None:
             return ""
         size = "< 0.0001" if self.p_value < 1e-4 else f"= {self.p_value:.2g}"
-        return f"exact McNemar test that it is no better: p {size}"
+        return f"by itself, McNemar's exact test that it is no better has p {size}"
 
 
 @dataclass(frozen=True)

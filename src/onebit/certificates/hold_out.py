@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.certificates.betting import shuffled
 from onebit.certificates.bounds import (
     binomial_upper_bound,
     check_delta,
@@ -41,9 +42,11 @@ from onebit.certificates.bounds import (
 from onebit.certificates.statements import (
     ASSUMPTIONS,
     BLANKS,
+    CHOSEN_BY_USER,
     COMMONER,
     COUNTED_ONCE,
     DRAWN_EVENLY,
+    FITTED_TOO,
     HELD_OUT,
     IID,
     KNOWN_IDS,
@@ -52,6 +55,7 @@ from onebit.certificates.statements import (
     OUTSIDE,
     OWN_ASSUMPTIONS,
     OWN_HELD_OUT,
+    STRANGERS,
     TIES,
     UNIFORM,
     Certificate,
@@ -149,6 +153,9 @@ class HeldOut:
     whence : {"fit", "elsewhere", "update", "since", "own", "own, elsewhere"}
         Held out of a fit, at random or by the user's own choice, or of an update; of each, what is left
         of it after a later update.
+    chosen : str
+        What the user chose to hold out, in words, where they are known: "answers after 2024-05-31 in
+        'date'".
     disagreement : float or None
         Of a model that was refitted on all answers: the share of the table's entries on which it and the
         model that was counted predict differently, which adds to the risk.
@@ -166,20 +173,44 @@ class HeldOut:
     blanks: int | None = None
     disagreement: float | None = None
     whence: str = "fit"
+    chosen: str = ""
 
     @property
     def where(self) -> str:
         """The clause that says of which entries its numbers speak."""
-        return WHERE[self.whence]
+        plain = WHERE[self.whence]
+        return plain.replace(CHOSEN_BY_USER, self.chosen) if self.chosen else plain
+
+    @property
+    def strangers(self) -> int:
+        """The number of held-out answers of rows, or columns, without a fitted answer."""
+        return int((~self.open & ~self.fitted_too).sum())
 
     @property
     def _where(self) -> str:
         """The same inside a sentence, where it may have to end with a comma."""
         return self.where + ("," if "," in self.where else "")
 
+    @property
+    def untouched(self) -> str:
+        """What limits its statements on blanks: after an update, to what no update has touched."""
+        return f", {UNTOUCHED}" if self.whence in AFTER.values() else ""
+
     def in_random_order(self) -> NDArray[np.int64]:
-        """Return an order that does not depend on how sure, or right, predictions were."""
-        return np.random.default_rng(len(self.wrong)).permutation(len(self.wrong))
+        """Return an order for betting, in which nothing tells what comes first."""
+        return shuffled(self.rows, self.columns, self.sign)
+
+    def blanks_bound(self, delta: float) -> float | None:
+        """Bound the error rate of the table's blanks, if its answered entries were drawn evenly.
+
+        Of all entries outside the fitted part so many are wrong at most; the held-out ones among them
+        have had their errors counted. None where it is not known how many blanks there are, or none is.
+        """
+        if not self.blanks:
+            return None
+        errors, trials = int(self.wrong.sum()), len(self.wrong)
+        most = hypergeometric_upper_bound(errors, trials, trials + self.blanks, delta)
+        return (most - errors) / self.blanks
 
     @property
     def own(self) -> bool:
@@ -257,7 +288,7 @@ class HeldOut:
     def certify_by_answer(self, delta: float, said: tuple[str, str] = SAID) -> GroupCertificate:
         """Bound the error rates of the predictions that say "no" and of those that say "yes", at once."""
         check_hold_out_delta(delta)
-        self._check_as_counted("the groups")
+        self.check_as_counted("the groups")
         certificates = tuple(
             self._certificate(part, delta / 2, f"the predictions that {words} {self._where}")
             for words, part in self._by_answer(said)
@@ -273,7 +304,7 @@ class HeldOut:
         has a bound of one.
         """
         check_hold_out_delta(delta)
-        self._check_as_counted("the groups")
+        self.check_as_counted("the groups")
         certificates = tuple(
             self._certificate(
                 np.flatnonzero(labels == k), delta / len(names), f"the predictions {name}, {self.where},"
@@ -285,7 +316,7 @@ class HeldOut:
     def certify_selective(self, delta: float) -> SelectiveCertificate:
         """Bound the error rates of the surest shares, all at once."""
         check_hold_out_delta(delta)
-        self._check_as_counted("the surest shares")
+        self.check_as_counted("the surest shares")
         every = np.arange(len(self.wrong))
         found = list(self._surest(every, SHARES, delta, "the predictions"))
         shares, thresholds, certificates = zip(*found, strict=True)
@@ -295,7 +326,7 @@ class HeldOut:
         """Find, for each predicted answer, the largest share whose certified error is small enough."""
         check_max_error(max_error)
         check_hold_out_delta(delta)
-        self._check_as_counted("what may be kept")
+        self.check_as_counted("what may be kept")
         parts: list[KeptAnswer] = []
         kept = 0
         for said, answer in self._by_answer(words):
@@ -321,7 +352,8 @@ class HeldOut:
             for _, _, certificate in self._surest(part, KEPT_SHARES, delta / 2, "")
         )
 
-    def _check_as_counted(self, what: str) -> None:
+    def check_as_counted(self, what: str) -> None:
+        """Refuse what speaks of another predictor than the one that was counted."""
         if self.disagreement is not None:
             raise ValueError(
                 "a refitted model predicts with another confidence than the one that was counted; take "
@@ -356,15 +388,15 @@ class HeldOut:
         terms = counted_terms(errors, trials, delta)
         repeated = int(self.fitted_too[places].sum())
         if repeated:
-            terms["held-out answers to entries that were fitted too"] = float(repeated)
+            terms[FITTED_TOO] = float(repeated)
         bound = binomial_upper_bound(errors, trials, delta)
+        if isinstance(places, slice) and self.own and self.strangers:
+            terms[STRANGERS] = float(self.strangers)
         if isinstance(places, slice) and trials:
             terms[COMMONER] = float((self.sign != self.commoner).mean())
-        if isinstance(places, slice) and self.blanks:
-            # Of all entries outside the fitted part so many are wrong at most; the held-out ones among
-            # them have had their errors counted.
-            most = hypergeometric_upper_bound(errors, trials, trials + self.blanks, delta)
-            terms[BLANKS] = (most - errors) / self.blanks
+        of_blanks = self.blanks_bound(delta) if isinstance(places, slice) else None
+        if of_blanks is not None:
+            terms[BLANKS] = of_blanks
         method = OWN_HELD_OUT if self.own else HELD_OUT
         assumptions: tuple[str, ...] = OWN_ASSUMPTIONS if self.own else ASSUMPTIONS
         if self.whence in AFTER.values():

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from onebit.certificates.betting import betting_upper_bound
+from onebit.certificates.betting import betting_upper_bound, shuffled
 from onebit.certificates.hold_out import check_hold_out_delta
 from onebit.certificates.statements import TIES, at_most, confidence
 
@@ -28,7 +28,9 @@ ROW_COUNTS = ("judged", "wrong", "commoner")
 ASSUMPTIONS = (
     "new rows are independent draws of those that the held-out rows were drawn from, and answer in the "
     "same way",
-    "a new row gives so many answers drawn at random from its own, and has more than these",
+    "a new row gives so many answers drawn at random from its own, and has more than these: each line "
+    "speaks of rows that have, and of entries that they have not answered before",
+    "what else is known of a new row, its features, is known as it was of the held-out rows",
     "the held-out rows were chosen at random and used for nothing but this count",
     TIES,
 )
@@ -57,6 +59,14 @@ class NewRow:
     observed: float
     commoner: float
 
+    @property
+    def said(self) -> str:
+        """What is certified, in words."""
+        if self.bound >= 1.0:
+            return "nothing can be said"
+        more = "" if self.bound < self.commoner else ", no lower than always the commoner answer"
+        return f"at most {at_most(self.bound)} wrong{more}"
+
 
 @dataclass(frozen=True)
 class NewRowsCertificate:
@@ -76,21 +86,19 @@ class NewRowsCertificate:
     def heading(self) -> str:
         """What holds of all lines."""
         return (
-            f"With probability {confidence(self.delta)}, on average over new rows like those of the "
-            "table, of the predictions of their other answers, all of these at once:"
+            f"With probability {confidence(self.delta)}, on average over new rows that come like the "
+            "held-out ones and have more answers than they give, of the predictions of their other "
+            "answers, all of these at once:"
         )
 
     def brief(self) -> str:
         """Return the lines without what they assume."""
         lines = [self.heading]
         for line in self.lines:
-            said = "nothing can be said"
-            if line.bound < 1.0:
-                said = f"at most {at_most(line.bound)} wrong"
             many = f"{line.given} answer{'s' if line.given != 1 else ''}"
             lines.append(
-                f"  after {many}: {said} (observed {line.observed:.1%} in {line.rows:,} rows held out; "
-                f"always the commoner answer {line.commoner:.1%})"
+                f"  after {many}: {line.said} (observed {line.observed:.1%} in {line.rows:,} held-out "
+                f"rows with more; always the commoner answer {line.commoner:.1%})"
             )
         return "\n".join(lines)
 
@@ -107,8 +115,9 @@ class HeldRows:
     given : tuple of int
         How many answers were folded in.
     judged, wrong, commoner : ndarray of int
-        The other answers of each row (zero where it has no more than ``given``), those that were
-        predicted wrong, and those that differ from the commoner answer.
+        The other answers of each row, to entries that are not among those given (zero where it has no
+        more than ``given``), those that were predicted wrong, and those that differ from the commoner
+        answer.
     """
 
     given: tuple[int, ...]
@@ -116,17 +125,25 @@ class HeldRows:
     wrong: Counts
     commoner: Counts
 
-    def certify(self, delta: float) -> NewRowsCertificate:
-        """Bound the mean share of wrong predictions for each number of answers given, all at once."""
+    def certify(self, delta: float, given: int | None = None) -> NewRowsCertificate:
+        """Bound the mean share of wrong predictions for each number of answers given, all at once.
+
+        ``given``: for one number alone, chosen before looking, which then has the whole ``delta``.
+        """
         check_hold_out_delta(delta)
-        there = [k for k in range(len(self.given)) if self.judged[:, k].any()]
-        # How many rows have more answers than that is no secret: it says nothing of what is wrong.
-        order = np.random.default_rng(len(self.judged)).permutation(len(self.judged))
+        if given is not None and given not in self.given:
+            raise ValueError(
+                f"given is a number of answers that was tried, one of {list(self.given)}; got {given!r}"
+            )
+        wanted = [k for k, number in enumerate(self.given) if given in (None, number)]
+        order = shuffled(self.judged, self.wrong, self.commoner)
         lines = []
-        for k in there:
+        for k in wanted:
+            if not self.judged[:, k].any():
+                continue
             rows = order[self.judged[order, k] > 0]
             wrong, other = (part[rows, k] / self.judged[rows, k] for part in (self.wrong, self.commoner))
-            bound = betting_upper_bound(wrong, delta / len(there))
+            bound = betting_upper_bound(wrong, delta / len(wanted))
             lines.append(
                 NewRow(self.given[k], len(rows), bound, float(wrong.mean()), float(other.mean()))
             )

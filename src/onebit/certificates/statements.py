@@ -23,7 +23,8 @@ Array = NDArray[np.float64]
 # The clause that says of which entries a number speaks, wherever one is read.
 LIKE_THE_ANSWERED = "on entries like the answered ones"
 # The same where the user has said which answers to hold out.
-LIKE_THE_HELD_OUT = "on entries like the held-out ones, which the user chose"
+CHOSEN_BY_USER = "which the user chose"
+LIKE_THE_HELD_OUT = f"on entries like the held-out ones, {CHOSEN_BY_USER}"
 # The same for a number that holds for the whole table, and only if entries are drawn evenly from it.
 DRAWN_EVENLY = "on entries drawn evenly from the whole table"
 
@@ -52,7 +53,11 @@ OWN_COUNTED_ONCE = (
     "they were chosen without a look at how they are predicted, and used for nothing but this count: no "
     "setting was tuned on them, and no answer was removed or changed after looking at them"
 )
-OWN_ASSUMPTIONS = (OWN_DRAWS, OWN_COUNTED_ONCE, KNOWN_IDS, TIES)
+OWN_IDS = (
+    "rows and columns that only the held-out answers have were in the table, without an answer, when the "
+    "model was fitted"
+)
+OWN_ASSUMPTIONS = (OWN_DRAWS, OWN_COUNTED_ONCE, OWN_IDS, TIES)
 
 HELD_OUT = "hold-out, Clopper-Pearson"
 OWN_HELD_OUT = "hold-out of the user's choice, Clopper-Pearson"
@@ -61,6 +66,8 @@ CHOSEN = {HELD_OUT: ("blanks", "answered"), OWN_HELD_OUT: ("other entries", "hel
 # Names of terms that others read.
 COMMONER = "error of always the commoner answer"
 BLANKS = "of the blanks alone, at most"
+STRANGERS = "held-out answers of rows or columns without a fitted answer"
+FITTED_TOO = "held-out answers to entries that were fitted too"
 
 
 def at_most(bound: float) -> str:
@@ -148,6 +155,10 @@ class Certificate:
             text += f" ({self.terms['observed error']:.1%})"
         if COMMONER in self.terms:
             text += f"; always the commoner answer: {self.terms[COMMONER]:.1%}"
+        if STRANGERS in self.terms:
+            text += f"; {self.terms[STRANGERS]:,.0f} are of rows or columns without a fitted answer"
+        if FITTED_TOO in self.terms and self.method == OWN_HELD_OUT:
+            text += f"; {self.terms[FITTED_TOO]:,.0f} are of entries that were fitted too"
         return text
 
     def __str__(self) -> str:

@@ -60,6 +60,10 @@ def certify(
             "--certify-rows.",
         ),
     ] = False,
+    given: Annotated[
+        int | None,
+        typer.Option(help="With --new-rows: after this number of answers alone, at the whole delta."),
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="One sheet of all that held-out answers say, all at once.")
     ] = False,
@@ -118,8 +122,10 @@ def certify(
         if (everything or new_rows) and (others or method != "best" or (everything and new_rows)):
             name = "all" if everything else "new-rows"
             raise WrongCommand(f"--{name} stands alone; leave the other statements out")
+        if given is not None and not new_rows:
+            raise WrongCommand("--given goes with --new-rows")
         if new_rows:
-            of_rows = fitted.certify(delta, target="new rows")
+            of_rows = fitted.certify(delta, target="new rows", given=given)
             lines = of_rows.table().to_dict(orient="records")
             voice.answer({"delta": delta, "new_rows": lines}, str(of_rows))
             return

@@ -21,7 +21,7 @@ from onebit.cli.models import (
     SamplingSeconds,
     new_model,
 )
-from onebit.cli.reading import read, told
+from onebit.cli.reading import held_words, read, same_file, told
 from onebit.cli.shell import (
     Voice,
     WrongCommand,
@@ -145,13 +145,16 @@ def fit(
 
       onebit fit ratings.csv -o m.onebit --certify-after date 2024-05-31
 
-      onebit fit answers.csv -o m.onebit --certify-file survey.csv --certify-rows 0.1
+      onebit fit answers.csv -o m.onebit --certify-file survey.csv
+
+      onebit fit answers.csv -o m.onebit --certify-rows 0.2
 
       onebit fit 'answers/*.parquet' -o large.onebit --model logistic --dask local
     """
     with plain_errors(*(() if checkpoint is None else ("Stopped. The same command goes on from here.",))):
         from onebit.certificates.hold_out import check_hold_out_delta
         from onebit.certificates.statements import LIKE_THE_ANSWERED, at_most
+        from onebit.data.tables.answers import option
 
         voice = Voice(quiet, as_json)
         checked_output(output, stdout=False)
@@ -176,6 +179,14 @@ def fit(
             raise WrongCommand("--certify, --certify-after and --certify-file: choose one of them")
         if certify is None:
             certify = 0.0 if model in IRT or own else 0.1
+        if certify_rows is not None and not 0 < certify_rows < 1:
+            raise WrongCommand(
+                f"--certify-rows is a share of the rows, such as 0.1; got {certify_rows!r}"
+            )
+        if certify_file is not None and same_file(file, certify_file):
+            raise WrongCommand("--certify-file names the file that is fitted, which certifies nothing")
+        if own and certify_rows is not None:
+            raise WrongCommand("--certify-rows goes with --certify, a share of the answers")
         if refit and (not certify or certify_rows is not None):
             raise WrongCommand(
                 "--refit goes with a certificate by --certify, and without --certify-rows: it fits the "
@@ -212,19 +223,19 @@ def fit(
         if own:
             held = reading.held_out
             if certify_file is not None:
-                held = read(voice, certify_file, *options).observations
+                held = read(voice, certify_file, *options, may_lack=True).observations.written_like(seen)
         voice.note(f"{seen.n:,} answers of {rows:,} rows and {columns:,} columns")
         if own:
-            voice.note(f"and {held.n:,} held out for the certificate, which speaks of answers like them")
+            voice.note(f"and {held.n:,} held out for the certificate: it speaks of answers like these")
         elif certify:
             voice.note(
                 f"holding {certify:.0%} of the answers out for the certificate (--certify 0 for none)"
             )
-            time_column = reading.chosen.time
-            if time_column is not None:
+            if reading.chosen.time is not None:
+                after = option("--certify-after", reading.chosen.time)
                 voice.note(
-                    f"the column {time_column!r} seems to hold times: the certificate will speak of "
-                    f"answers of the same time; --certify-after {time_column} VALUE holds out later ones"
+                    f"the column {reading.chosen.time!r} seems to hold times: the certificate will speak "
+                    f"of answers of the same time; {after} VALUE holds out later ones"
                 )
         if certify_rows is not None:
             voice.note(f"holding {certify_rows:.0%} of the rows out for the certificate of new rows")
@@ -238,6 +249,8 @@ def fit(
                 seen, certify=held, certify_rows=certify_rows, callback=callback, checkpoint=checkpoint
             )
             first = estimator
+            if own:
+                estimator.name_hold_out(held_words(certify_after, certify_file))
             if refit:
                 estimator = first.refit(callback)
         seconds = time.perf_counter() - begin
@@ -271,7 +284,7 @@ def fit(
             "report": report,
             "rows": rows,
             "columns": columns,
-            "answers": seen.n,
+            "answers": estimator.n_observations_,
             "held_out": len(first.held_out_.wrong) if certified else 0,
             "rank": int(estimator.rank_),
             "seconds": round(seconds, 3),

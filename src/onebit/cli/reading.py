@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from onebit.cli.features import read_features
@@ -27,6 +28,7 @@ def read(
     no_ids: bool = False,
     blank: list[str] | None = None,
     after: tuple[str, str] | None = None,
+    may_lack: bool = False,
 ) -> Any:
     """Read a file of answers as the options say, and say what was guessed."""
     from onebit.data.tables import Layout, read_table
@@ -35,7 +37,7 @@ def read(
 
     layout = Layout(
         row, col, answer, wide or None, not no_header, format, delimiter, drop=drop or (), ids=not no_ids,
-        after=None if after is None else After(*after),
+        after=None if after is None else After(*after), may_lack=may_lack,
     )  # fmt: skip
     words = Vocabulary(threshold, yes, no, blank)
     with voice.reading(path) as advance:
@@ -69,3 +71,19 @@ def told(
             more = f"; {new:,} {word}s are known by their features alone" if new else ""
             voice.note(f"{len(encoder.names):,} {word} features from {paths[side]}{more}")
     return seen
+
+
+def same_file(first: str, second: str) -> bool:
+    """Say whether two paths name one file."""
+    try:
+        return os.path.samefile(first, second)
+    except OSError:  # standard input, or what is not there
+        return False
+
+
+def held_words(after: tuple[str, str] | None, file: str | None) -> str:
+    """Say what the user chose to hold out."""
+    if after is not None:
+        return f"answers after {after[1]} in column {after[0]!r}"
+    assert file is not None
+    return f"those of {os.path.basename(file)}"

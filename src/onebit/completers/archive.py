@@ -30,7 +30,7 @@ def plain_parameters(model: Any) -> dict[str, Any]:
     return parameters
 
 
-def fit_identity(model: Any, share: float | None) -> dict[str, Any]:
+def fit_identity(model: Any, held: Any) -> dict[str, Any]:
     """Return which fit a checkpoint is of, but for its answers; one that cannot repeat is refused."""
     if not isinstance(getattr(model, "random_state", None), (int, np.integer)):
         raise ValueError("a fit that can go on needs a number as random_state; set random_state=0")
@@ -41,14 +41,14 @@ def fit_identity(model: Any, share: float | None) -> dict[str, Any]:
         "version": __version__,
         "model": type(model).__name__,
         "settings": settings,
-        "held-out share": share,
+        "what is held out": held,
     }
 
 
 def held_out_state(held: Any) -> tuple[storage.Tensors, dict[str, Any]]:
     """Return what became of held-out answers as arrays and JSON."""
     tensors = {f"held_out.{name}": getattr(held, name) for name in ARRAYS}
-    parts = ("commoner", "blanks", "disagreement", "whence")
+    parts = ("commoner", "blanks", "disagreement", "whence", "chosen")
     return tensors, {name: getattr(held, name) for name in parts}
 
 

@@ -25,7 +25,8 @@ from sklearn.utils.validation import check_is_fitted
 from onebit.certificates.new_rows import HeldRows
 from onebit.completers.archive import fit_identity, save
 from onebit.completers.certified import Certified
-from onebit.completers.intake import answers_of, held_identity
+from onebit.completers.holding_out import held_identity
+from onebit.completers.intake import answers_of
 from onebit.completers.interviewing import Interviewing
 from onebit.completers.keeping import Keeping
 from onebit.completers.parameters import Check, check_parameters
@@ -192,7 +193,7 @@ class PairClassifier(
         seed = getattr(self, "random_state", None)
         aside = set_aside(observations, marks, certify, certify_rows, seed)
         observations, fitted = aside.observations, aside.fitted
-        if start is not None and not aside.nothing:
+        if start is not None and aside.holds_out:
             raise ValueError(
                 "a start has seen answers that would be held out, so the certificate would not hold; fit "
                 "with certify or certify_rows, or from a start, not both"
@@ -201,7 +202,7 @@ class PairClassifier(
         with self._checkpoint(checkpoint, observations, held_identity(certify, marks), begin) as kept:
             where = machine._replace(checkpoint=kept)
             found = self._found(fitted, where, self._reporting(callback), begin, wanted)
-        self._know(observations.rows, observations.columns, observations.classes, observations.n)
+        self._know(observations.rows, observations.columns, observations.classes, aside.n)
         self._encoders = encoders_of(observations)
         self._take(found)
         if certify is not None or gpus.chosen(machine.device, observations.n) is None:
@@ -212,7 +213,7 @@ class PairClassifier(
                 self._uncounted = aside.uncounted()
             # A model that lives on must not keep a GPU's memory.
             observations.come_home()
-        aside.rows_counted(self, seed)
+        aside.count_rows_of(self, seed)
         if wanted is not None:
             self.requested_ = self._requested(wanted, found.averages, len(observations.rows))
         for text in found.advice:
@@ -318,14 +319,14 @@ class PairClassifier(
         self,
         folder: str | os.PathLike[str] | None,
         observations: Observations,
-        certify: float | None,
+        held: Any,
         start: Posterior | None,
     ) -> AbstractContextManager[Checkpoint | None]:
         if folder is None:
             return nullcontext()
         if not self._keeps_checkpoints():
             raise ValueError(f"{type(self).__name__} keeps no checkpoints; leave checkpoint out")
-        identity = fit_identity(self, certify) | {"answers": observations.fingerprint()}
+        identity = fit_identity(self, held) | {"answers": observations.fingerprint()}
         for name, told in zip(("row features", "column features"), observations.features, strict=True):
             if told is not None:
                 identity[name] = told.fingerprint()

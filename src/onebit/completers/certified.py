@@ -23,7 +23,12 @@ from onebit.certificates.statements import (
     Certificate,
     GroupCertificate,
 )
-from onebit.completers.claiming import blank_certificate, group_certificate, shift_certificate
+from onebit.completers.claiming import (
+    blank_certificate,
+    group_certificate,
+    shift_certificate,
+    surveyed_blanks,
+)
 from onebit.completers.drawing import PATTERNED, Drawing
 from onebit.completers.predictions import Answers, Codes, Predictions, table_blocks
 from onebit.completers.sheets import sheet
@@ -41,6 +46,10 @@ UPDATED = (
     "this model has been updated, and no held-out answer is left of rows and columns that no update has "
     "touched; hold some of the new answers out with partial_fit(..., certify=0.1) or `onebit update "
     "--certify 0.1`"
+)
+ROWS_ALONE = (
+    'whole rows were held out of this model, and no answers: certify(target="new rows") speaks of rows '
+    "that are yet to come; fit with certify=0.1 as well for the others"
 )
 # Entries that refit() compares two fits on, one by one.
 LARGEST_TABLE = 500_000_000
@@ -126,11 +135,28 @@ class Certified(Drawing):
             order=scoring.descending(found.confidence, self._machine.device),
         )
 
+    def name_hold_out(self, words: str) -> None:
+        """Say in words what was held out of the user's choice, for every certificate to repeat.
+
+        Such as "answers after May": certificates speak "on entries like the held-out ones, " of these.
+        """
+        held = self._held_out_answers()
+        if not held.own:
+            raise ValueError("what is held out at random has no other name; this goes with certify=mask")
+        self.held_out_ = replace(held, chosen=str(words))
+
     def _held_out_answers(self) -> HeldOut:
         check_is_fitted(self)
         if self.held_out_ is None:
-            raise ValueError(UPDATED if self.updates_.times else NOT_CERTIFIABLE)
+            raise ValueError(self._not_certifiable)
         return self.held_out_
+
+    @property
+    def _not_certifiable(self) -> str:
+        """Why there is no certificate of the model's predictions."""
+        if self.held_rows_ is not None:
+            return ROWS_ALONE
+        return UPDATED if self.updates_.times else NOT_CERTIFIABLE
 
     def _held_out_rows(self) -> HeldRows:
         if self.held_rows_ is None:
@@ -152,6 +178,7 @@ class Certified(Drawing):
         propensities: Any = None,
         row_groups: Any = None,
         column_groups: Any = None,
+        given: int | None = None,
         tell: Callable[[int, int, str], None] | None = None,
     ) -> Certificate | GroupCertificate | NewRowsCertificate | Ladder:
         """Bound an error rate, with probability ``1 - delta``.
@@ -183,8 +210,12 @@ class Certified(Drawing):
             Bound the error rate of the *blanks*, if being answered multiplies the odds that a prediction
             is right by at most this much. A certificate prints the shift at which it says nothing.
         target : {None, "blanks", "new rows"}
-            "blanks" weighs the held-out answers by the odds of being blank. "new rows" is about rows that
-            are not in the table, by how many answers they give.
+            "blanks" weighs the held-out answers by the odds of being blank; of a hold-out of the user's
+            own, such as a survey at random, it counts those to entries without a fitted one. "new rows"
+            is about rows that are not in the table, by how many answers they give.
+        given : int, optional
+            For ``target="new rows"``: this number of answers alone, chosen before looking, at the whole
+            ``delta``.
         propensities : DataFrame or matrix, optional
             For ``target="blanks"``: the probability with which each entry is answered. Without it they
             are estimated from who answered what, and that they are right is an assumption.
@@ -201,11 +232,14 @@ class Certified(Drawing):
         """
         check_is_fitted(self)
         if target == "new rows":
-            if (by, shift, propensities, row_groups, column_groups) != (None,) * 5:
-                raise ValueError('target="new rows" stands alone; leave by, shift and groups out')
-            return self._held_out_rows().certify(delta)
+            others = (by, shift, propensities, row_groups, column_groups)
+            if any(part is not None for part in others) or method != "best":
+                raise ValueError('target="new rows" stands alone; leave by, shift, groups and method out')
+            return self._held_out_rows().certify(delta, given)
+        if given is not None:
+            raise ValueError('given goes with target="new rows"')
         if self.held_out_ is None and not self._certifiable:
-            raise ValueError(UPDATED if self.updates_.times else NOT_CERTIFIABLE)
+            raise ValueError(self._not_certifiable)
         grouped = [
             (side, part) for side, part in enumerate((row_groups, column_groups)) if part is not None
         ]
@@ -220,9 +254,12 @@ class Certified(Drawing):
             if target is not None:
                 if target != "blanks":
                     raise ValueError(f'target must be "blanks", "new rows" or None, got {target!r}')
+                if self._held_out_answers().own and propensities is None:
+                    return surveyed_blanks(self, delta, shift)
                 return blank_certificate(self, propensities, delta, shift, random_state)
             if shift is not None:
-                return shift_certificate(self._held_out_answers().certify(delta), shift)
+                held = self._held_out_answers()
+                return shift_certificate(held.certify(delta), shift, held.untouched)
             if by == "answer":
                 return self._held_out_answers().certify_by_answer(delta, self._said)
             return group_certificate(self, grouped[0] if grouped else by, delta)

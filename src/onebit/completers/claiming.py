@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from onebit.certificates.blanks import weighted_bound
-from onebit.certificates.hold_out import HeldOut, check_hold_out_delta
+from onebit.certificates.bounds import binomial_upper_bound
+from onebit.certificates.hold_out import HeldOut, check_hold_out_delta, counted_terms
 from onebit.certificates.shifts import shifted
 from onebit.certificates.statements import (
     BLANKS,
@@ -21,10 +22,13 @@ from onebit.certificates.statements import (
     COUNTED_ONCE,
     HELD_OUT,
     KNOWN_IDS,
+    OWN_ASSUMPTIONS,
+    OWN_HELD_OUT,
     TIES,
     Certificate,
     GroupCertificate,
 )
+from onebit.completers.filling import with_later
 from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
 from onebit.data.sides import MEMBERS, SIDES
@@ -47,21 +51,27 @@ BANDS = (0, 1, 5, 20, 100)
 LARGEST_PATTERN = 20_000_000
 # Probabilities of being answered are held this far from 0 and 1.
 LEAST_CHANCE = 1e-4
+# Where rows were held out whole, their blanks are not among those that it speaks of.
+OF_THE_FITTED = " of the rows that were fitted"
 BANDED = {"row answers": 0, "column answers": 1}
 
 
-def shift_certificate(found: Certificate, shift: float) -> Certificate:
-    """Return what a certificate of the answered entries says of the blanks under a shift."""
-    odds, density = shifted(found.bound, shift), shifted(found.bound, shift, "density")
+def shift_certificate(found: Certificate, shift: float, untouched: str = "") -> Certificate:
+    """Return what a certificate of the answered entries says of the blanks under a shift.
+
+    Where few entries are blank, it begins with what an even draw would say of these.
+    """
+    base = max(found.bound, found.terms.get(BLANKS, 0.0))
+    odds, density = shifted(base, shift), shifted(base, shift, "density")
     others, chosen = CHOSEN.get(found.method, CHOSEN[HELD_OUT])
     return Certificate(
         odds,
         found.delta,
         f"{found.method}, shifted by odds of {shift:g}",
-        f"the predictions of {others}",
+        f"the predictions of {others}{untouched}" + ("," if untouched else ""),
         {name: value for name, value in found.terms.items() if name not in (BLANKS, COMMONER)}
         | {
-            "without a shift": found.bound,
+            "without a shift": base,
             f"if no kind of entry is {shift:g} times as frequent": density,
         },
         (
@@ -109,13 +119,14 @@ def blank_certificate(
         len(held.wrong) / len(numbers),
         delta,
         estimated,
+        rows * columns - len(numbers),
     )
     whose = "estimated from who answered what" if estimated else "as they were given"
     certificate = Certificate(
         found.bound,
         delta,
         "hold-out, weighted by the odds of being blank, betting",
-        "the predictions of blanks",
+        "the predictions of blanks" + (OF_THE_FITTED if model.held_rows_ is not None else ""),
         {
             "held-out answers": float(len(held.wrong)),
             "errors": float(held.wrong.sum()),
@@ -141,6 +152,25 @@ def blank_certificate(
     return certificate if shift is None else shift_certificate(certificate, shift)
 
 
+def surveyed_blanks(model: Any, delta: float, shift: float | None = None) -> Certificate:
+    """Bound the error rate of the blanks by the user's own held-out answers to entries with no other."""
+    check_hold_out_delta(delta)
+    held: HeldOut = model._held_out_answers()
+    wrong = held.wrong[~held.fitted_too]
+    errors, trials = int(wrong.sum()), len(wrong)
+    found = Certificate(
+        binomial_upper_bound(errors, trials, delta),
+        delta,
+        OWN_HELD_OUT,
+        f"the predictions of entries without a fitted answer, {held.where},",
+        counted_terms(errors, trials, delta),
+        ("the held-out answers to entries without a fitted one are independent draws of such entries, as "
+         "those of a survey at random are", *OWN_ASSUMPTIONS[1:]),
+        of_this_model=True,
+    )  # fmt: skip
+    return found if shift is None else shift_certificate(found, shift)
+
+
 def _held(model: Any) -> HeldOut:
     held: HeldOut = model._held_out_answers()
     if held.whence != "fit" or held.disagreement is not None:
@@ -156,13 +186,16 @@ def given_propensities(model: Any, propensities: Any) -> Array:
     shape = model.kept_answers().everything.shape
     if isinstance(propensities, pd.DataFrame):
         codes = model.rows_.encode(propensities.index), model.columns_.encode(propensities.columns)
+        places = []
         for side, known in enumerate(codes):
-            if len(known) != shape[side] or (np.sort(known) != np.arange(shape[side])).any():
+            mine = np.flatnonzero((known >= 0) & (known < shape[side]))  # others came later
+            if not np.array_equal(np.sort(known[mine]), np.arange(shape[side])):
                 raise ValueError(
-                    f"propensities must name each of the {shape[side]:,} {SIDES[side]} of the model once"
+                    f"propensities must name each of the {shape[side]:,} {SIDES[side]} that were fitted "
+                    "once"
                 )
-        found = np.empty(shape)
-        found[np.ix_(*codes)] = propensities.to_numpy(dtype=float)
+            places.append(mine[np.argsort(known[mine])])
+        found = propensities.to_numpy(dtype=float)[np.ix_(*places)]
     else:
         found = np.asarray(propensities, dtype=float)
         if found.shape != shape:
@@ -235,9 +268,11 @@ def group_certificate(model: Any, by: Any, delta: float) -> GroupCertificate:
 
 def _bands(model: Any, held: HeldOut, side: int) -> tuple[NDArray[np.int64], list[str]]:
     fitted = model.kept_answers().fitted
-    view = (fitted.by_row, fitted.by_column)[side]
-    codes = (held.rows, held.columns)[side]
-    counts = view.counts[codes]
+    seen = with_later(model, fitted) if held.of_update else fitted
+    view = (seen.by_row, seen.by_column)[side]
+    counts = np.zeros(len((model.rows_, model.columns_)[side]), dtype=np.int64)
+    counts[: view.size] = view.counts
+    counts = counts[(held.rows, held.columns)[side]]
     names = []
     for begin, end in zip(BANDS, [*BANDS[1:], None], strict=True):
         last = "or more" if end is None else "" if end == begin + 1 else f"to {end - 1}"

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from onebit.certificates.hold_out import HeldOut
-from onebit.completers.intake import held_size, hold_out_key
+from onebit.completers.holding_out import held_size, hold_out_key
 from onebit.completers.predictions import Codes
 from onebit.data.holding import Cut
 from onebit.data.holding import Taken as TakenOut

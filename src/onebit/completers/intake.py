@@ -1,22 +1,19 @@
-"""What ``fit`` was given, as observations, and the choice of what is held out."""
+"""What ``fit`` was given, as observations."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
-from onebit.data.holding import Division, divided, joined, marked
-from onebit.data.observations import Entries, Observations
+from onebit.completers.holding_out import WEIGHTED
+from onebit.data.holding import joined, marked
+from onebit.data.observations import Observations
 from onebit.engine.gpu import device as gpus
 
 Marks = NDArray[np.bool_]
-
-WEIGHTED = "a certificate counts answers; it cannot be had with sample_weight"
 
 
 def observations_of(X: Any, y: Any, sample_weight: ArrayLike | None, device: str = "cpu") -> Observations:
@@ -86,10 +83,21 @@ def answers_of(
         )
     elif y is None:
         everything = observations_of(X, None, None)
-        where = _mask(certify, tuple(np.shape(X)))
-        marks = where[everything.by_row.owners(), everything.by_row.index]
+        both = isinstance(X, pd.DataFrame) and isinstance(certify, pd.DataFrame)
+        if both and not (X.index.equals(certify.index) and X.columns.equals(certify.columns)):
+            raise ValueError("certify is a frame with other labels than X, or in another order")
+        places = everything.by_row.owners(), everything.by_row.index
+        if hasattr(certify, "tocsr") and certify.shape == X.shape and certify.dtype == bool:
+            marks = np.asarray(certify.tocsr()[places]).ravel()
+        else:
+            marks = _mask(certify, tuple(np.shape(X)))[places]
     else:
         loose = Observations.from_pairs(X, y)
+        labelled = [part for part in (X, y) if isinstance(part, (pd.DataFrame, pd.Series))]
+        if isinstance(certify, pd.Series) and labelled and not certify.index.equals(labelled[0].index):
+            raise ValueError(
+                "certify is a series with another index than the answers, or in another order"
+            )
         everything, marks = marked(loose, _mask(certify, (loose.n,)))
     if not marks.any() or marks.all():
         which = "none" if not marks.any() else "all"
@@ -99,56 +107,17 @@ def answers_of(
 
 def _mask(certify: Any, shape: tuple[int, ...]) -> Marks:
     """Return a mask of answers, one for each."""
-    mask = np.asarray(certify.toarray() if hasattr(certify, "toarray") else certify)
+    try:
+        mask = np.asarray(certify)
+    except ValueError:  # lists of different lengths
+        mask = np.empty(0, dtype=object)
     if mask.dtype == object and all(isinstance(value, (bool, np.bool_)) for value in mask.ravel()):
         mask = mask.astype(bool)
+    if mask.dtype == object and pd.isna(mask).any():
+        raise ValueError("certify is a mask with missing values; say False where nothing is known")
     if mask.dtype != bool or mask.shape != shape:
         raise ValueError(
             "certify is a share of the answers, a mask with True for every answer to hold out (of shape "
             f"{shape}), or answers besides: (pairs, answers); got {mask.dtype} of shape {mask.shape}"
         )
     return mask
-
-
-def held_identity(certify: Any, marks: Marks | None) -> Any:
-    """Return what tells one choice of held-out answers from another, for a checkpoint."""
-    return certify if marks is None else hashlib.sha256(np.packbits(marks).tobytes()).hexdigest()
-
-
-def hold_out(observations: Observations, share: float, random_state: Any) -> Division | None:
-    """Hold the answers that a certificate will count out, a share of all; None for a share of zero.
-
-    By a keyed hash of row id, column id and the number of the repeat, so that the choice depends neither
-    on the order of the answers nor on where they lie: those with the smallest hashes are taken. Answers
-    on a GPU are divided there.
-    """
-    size = held_size(observations.n, observations.weighted, share)
-    if not size:
-        return None
-    key = hold_out_key(random_state)
-    found = None
-    if observations.loose is not None and not isinstance(observations.loose, Entries):
-        from onebit.engine.gpu.holding import divided as divided_there
-
-        found = divided_there(observations, size, key)
-    return divided(observations, size, key) if found is None else found
-
-
-def held_size(n: int, weighted: bool, share: float) -> int:
-    """Return how many of ``n`` answers a share holds out; a share that cannot be is an error."""
-    number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
-    if not number or not 0 <= share < 1:
-        raise ValueError(f"certify is the share of answers to hold out, from 0 to below 1; got {share!r}")
-    if weighted:
-        raise ValueError(WEIGHTED)
-    size = round(share * n)
-    if share and not 0 < size < n:
-        raise ValueError(f"certify={share} of {n} answers holds out {size}; need more answers")
-    return size
-
-
-def hold_out_key(random_state: Any) -> int:
-    """Return the key of the hold-out's hashes from what scikit-learn calls a random state."""
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**62))
-    return int(check_random_state(random_state).randint(2**31 - 1))

@@ -40,8 +40,9 @@ class Keeping:
 
         A list claims "yes" of all that it holds. What is kept are its surest entries; with probability
         ``1 - delta`` at most ``max_error`` of these would be answered with "no", if what is listed comes
-        about like the held-out answers that fall into the lists (learn then test, a fixed sequence of
-        thresholds). The statement is about all lists together, not about each.
+        about like the held-out answers that fall into the lists (learn then test, fixed sequences of
+        thresholds). The statement is about all lists together, not about each; ``whole``, of the lists as
+        they are, has the whole ``delta`` to itself.
         """
         check_is_fitted(self)
         check_max_error(max_error)

@@ -6,9 +6,17 @@ fall into the lists are a sample of what the lists hold, as the held-out answers
 the share of "no" among them is binomial. A list claims "yes" of all it holds: whatever is answered with
 "no" is wrong in it.
 
-*Which part can be kept* is tested threshold by threshold, from the surest entries of the lists down, each
-at the whole ``delta``, until one fails (fixed sequence testing: learn then test, Angelopoulos et al.,
-2021). The thresholds are quantiles of the probabilities in the lists, which are known beforehand.
+*Which part can be kept* is tested threshold by threshold, from the surest entries of the lists down,
+until one fails (fixed sequence testing: learn then test, Angelopoulos et al., 2021). There are three such
+sequences, which begin with the surest entries, with the surer half and with all; each has a third of
+``delta``, so that a few answers among the surest do not decide for all.
+
+The thresholds are quantiles of the probabilities in the lists, which are known beforehand; those above
+which there are too few held-out answers for any bound are passed over, which the answers have no part in.
+Where no entry is answered twice, what is shown of the lists are their blanks, and these alone are held to
+the bound too, by the hypergeometric distribution.
+
+Lists are of the rows and columns that were fitted: whoever was folded in later was not counted.
 """
 
 from __future__ import annotations
@@ -19,17 +27,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.certificates.bounds import binomial_upper_bound
+from onebit.certificates.bounds import binomial_upper_bound, hypergeometric_upper_bound
 from onebit.certificates.hold_out import HeldOut, check_hold_out_delta, counted_terms
-from onebit.certificates.statements import ASSUMPTIONS, Certificate, at_most, confidence
+from onebit.certificates.statements import (
+    ASSUMPTIONS,
+    BLANKS,
+    OWN_ASSUMPTIONS,
+    Certificate,
+    at_most,
+    confidence,
+)
 from onebit.completers.filling import known_answers, listed_columns, with_later
-from onebit.data.observations import View
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
 
 # Thresholds that are tested at most.
 STEPS = 20
+# The shares of the lists at which sequences of tests begin.
+STARTS = (0.0, 0.5, 1.0)
 
 
 @dataclass(frozen=True)
@@ -74,9 +90,9 @@ class ListCertificate:
         trials, errors = (int(self.certificate.terms[name]) for name in ("held-out answers", "errors"))
         return (
             f"With probability {sure}, of what is kept of the lists of the best {self.n} of each row "
-            f"({which}, {self.share:.0%}), at most {most} would be answered with no, if what is listed "
-            f"comes about like the held-out answers in the lists ({trials:,} of them, {errors:,} of "
-            "which were no)."
+            f"({which}, {self.share:.0%}), all lists taken together and not each by itself, at most "
+            f"{most} would be answered with no, if what is listed comes about like the held-out answers "
+            f"in the lists ({trials:,} of them, {errors:,} of which were no)."
         )
 
 
@@ -89,7 +105,9 @@ def list_certificate(model: Any, n: int, max_error: float, delta: float) -> List
             "the lists of this model are not those of the model that was counted: it was refitted, or "
             "updated since"
         )
-    rows, columns, probability = _lists(model, n)
+    rows, columns, probability = _lists(model, n, held)
+    if not len(rows):
+        raise ValueError("there is no list: no row and column that were fitted have an entry without one")
     width = np.int64(len(model.columns_))
     listed = rows * width + columns
     order = np.argsort(listed)
@@ -99,15 +117,26 @@ def list_certificate(model: Any, n: int, max_error: float, delta: float) -> List
     inside = listed[order][place] == entries
     chance = probability[order][place][inside]
     wrong = held.sign[inside] < 0
-    whole = _certificate(n, wrong, delta, 1.0)
+    distinct = held.blanks is not None
+
+    def certified(cut: float, each: float) -> Certificate:
+        above, among = probability >= cut, wrong[chance >= cut]
+        shown = int(above.sum()) - len(among) if distinct else 0
+        return _certificate(n, among, (each, delta), float(above.mean()), shown, held.own)
+
+    whole = certified(0.0, delta)
     cuts = np.unique(np.quantile(probability, 1.0 - np.arange(1, STEPS + 1) / STEPS))[::-1]
+    each = delta / len(STARTS)
     best: tuple[float, Certificate] | None = None
-    for cut in cuts:
-        among = wrong[chance >= cut]
-        found = _certificate(n, among, delta, float((probability >= cut).mean()))
-        if found.bound > max_error:
-            break
-        best = float(cut), found
+    for start in STARTS:
+        for cut in cuts:
+            if (probability >= cut).mean() < start or _hopeless(chance, cut, max_error, each):
+                continue
+            found = certified(float(cut), each)
+            if found.bound > max_error:
+                break
+            if best is None or cut < best[0]:
+                best = float(cut), found
     if best is None:
         return ListCertificate(n, max_error, float("inf"), 0.0, None, whole, delta)
     return ListCertificate(
@@ -115,12 +144,14 @@ def list_certificate(model: Any, n: int, max_error: float, delta: float) -> List
     )
 
 
-def _lists(model: Any, n: int) -> tuple[Codes, Codes, Array]:
-    """Return the lists of all rows with fitted answers, held-out entries included."""
-    seen = fitted_view(model)
-    rows = np.flatnonzero(seen.counts > 0).astype(np.int32)
+def _lists(model: Any, n: int, held: HeldOut) -> tuple[Codes, Codes, Array]:
+    """Return the lists of all rows that were counted, held-out entries included."""
+    every = np.arange(len(model.rows_), dtype=np.int32)
     parts = [(row, column, found.probability) for row, _, column, found in
-             listed_columns(model, n, rows, seen)]  # fmt: skip
+             _counted_lists(model, n, every, held)]  # fmt: skip
+    if not parts:
+        nothing = np.empty(0, dtype=np.int32)
+        return nothing, nothing, np.empty(0)
     return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
@@ -129,28 +160,53 @@ def kept_of_lists(model: Any, n: int, rows: Codes, least: float) -> Any:
     width = np.int64(len(model.columns_))
     known = known_answers(model)
     answered = np.unique(known.owners() * width + known.index)
-    seen = fitted_view(model)
-    rows = rows[seen.counts[rows] > 0]
-    for row, rank, column, found in listed_columns(model, n, rows, seen):
+    for row, rank, column, found in _counted_lists(model, n, rows, model._held_out_answers()):
         keep = (found.probability >= least) & ~np.isin(row * width + column, answered)
         places = np.flatnonzero(keep)
         yield row[places], rank[places], column[places], found.at(places)
 
 
-def fitted_view(model: Any) -> View:
-    """Return the answers that a model has learnt from, without the held-out ones, by row."""
-    return with_later(model, model.kept_answers().fitted).by_row
+def _counted_lists(model: Any, n: int, rows: Codes, held: HeldOut) -> Any:
+    """Yield the lists of those of some rows that held-out answers speak of, of such columns."""
+    fitted = model.kept_answers().fitted
+    seen = with_later(model, fitted)
+    counted = seen if held.of_update else fitted
+    known = [np.flatnonzero(view.counts > 0) for view in (counted.by_row, counted.by_column)]
+    for row, rank, column, found in listed_columns(model, n, rows[np.isin(rows, known[0])], seen.by_row):
+        places = np.flatnonzero(np.isin(column, known[1]))
+        yield row[places], rank[places], column[places], found.at(places)
 
 
-def _certificate(n: int, wrong: NDArray[np.bool_], delta: float, share: float) -> Certificate:
+def _hopeless(chance: Array, cut: float, max_error: float, delta: float) -> bool:
+    """Say whether so few held-out answers lie above a threshold that not even no error would do."""
+    return binomial_upper_bound(0, int((chance >= cut).sum()), delta) > max_error
+
+
+def _certificate(
+    n: int,
+    wrong: NDArray[np.bool_],
+    deltas: tuple[float, float],
+    share: float,
+    shown: int,
+    own: bool,
+) -> Certificate:
+    """Certify entries of lists: held-out ones that were counted, and so many blanks besides.
+
+    ``deltas``: what this bound may spend, and all that are tried together.
+    """
     errors, trials = int(wrong.sum()), len(wrong)
+    each, delta = deltas
+    bound, terms = binomial_upper_bound(errors, trials, each), counted_terms(errors, trials, each)
+    if shown:
+        most = hypergeometric_upper_bound(errors, trials, trials + shown, each)
+        terms[BLANKS] = (most - errors) / shown
     return Certificate(
-        binomial_upper_bound(errors, trials, delta),
+        max(bound, terms.get(BLANKS, 0.0)),
         delta,
         "hold-out, lists, Clopper-Pearson",
-        f"what stands in the lists of the best {n} of each row"
+        f"what stands in the lists of the best {n} of each row, all lists taken together"
         + ("" if share >= 1.0 else f" (the surest {share:.0%} of it)"),
-        counted_terms(errors, trials, delta),
-        ASSUMPTIONS,
+        terms,
+        OWN_ASSUMPTIONS if own else ASSUMPTIONS,
         of_this_model=True,
     )

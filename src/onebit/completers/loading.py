@@ -75,7 +75,7 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
     if "held_out" in content:
         model.held_out_ = restored_held_out(tensors, checked.section(content, "held_out"), size)
     if "held_rows" in content:
-        model.held_rows_ = _restored_held_rows(tensors, checked.section(content, "held_rows"))
+        model.held_rows_ = _restored_held_rows(tensors, checked.section(content, "held_rows"), size[0])
     fitted = checked.section(content, "fitted")
     model._restore(tensors, fitted)
     if "features" in content:
@@ -177,10 +177,11 @@ def restored_held_out(
         None if blanks is None else checked.whole(content, "blanks"),
         None if disagreement is None else checked.number(content, "disagreement", least=0.0, most=1.0),
         _restored_whence(content),
+        checked.text(content, "chosen") if "chosen" in content else "",
     )
 
 
-def _restored_held_rows(tensors: storage.Tensors, content: dict[str, Any]) -> HeldRows:
+def _restored_held_rows(tensors: storage.Tensors, content: dict[str, Any], rows: int) -> HeldRows:
     """Restore what became of the rows that were held out."""
     listed = checked.listed(content, "given")
     given = tuple(checked.whole(listed, place, 0, 2**31) for place in range(len(listed)))
@@ -189,7 +190,9 @@ def _restored_held_rows(tensors: storage.Tensors, content: dict[str, Any]) -> He
     wrong, commoner = (
         array(tensors, f"held_rows.{name}", np.int64, judged.shape, least=0) for name in ROW_COUNTS[1:]
     )
-    if not judged.any() or (wrong > judged).any() or (commoner > judged).any():
+    if not judged.any() or len(judged) > rows or list(given) != sorted(set(given)):
+        raise storage.FileError("its held-out rows have no other answers, or are more than its rows")
+    if (wrong > judged).any() or (commoner > judged).any():
         raise storage.FileError("more answers of held-out rows are wrong than there are")
     return HeldRows(given, judged, wrong, commoner)
 

@@ -11,19 +11,17 @@ from numpy.typing import NDArray
 
 from onebit.certificates.new_rows import GIVEN, HeldRows
 from onebit.completers.folding import add_members
-from onebit.completers.intake import hold_out_key
+from onebit.completers.holding_out import WEIGHTED, hold_out_key
 from onebit.data import hashing
 from onebit.data.ids import IdIndex
-from onebit.data.observations import Observations, View
+from onebit.data.observations import Observations
 
 Codes = NDArray[np.int32]
 Marks = NDArray[np.bool_]
 
 
-def hold_rows_out(
-    seen: Observations, share: Any, random_state: Any, marks: Marks | None
-) -> tuple[Observations, Observations, Marks | None]:
-    """Return the answers of the other rows, those of the rows held out, and the marks of the former.
+def hold_rows_out(seen: Observations, share: Any, random_state: Any) -> tuple[Observations, Observations]:
+    """Return the answers of the other rows, and those of the rows held out.
 
     Which rows depends on their ids and the seed: those with the smallest hashes.
     """
@@ -32,28 +30,24 @@ def hold_rows_out(
         raise ValueError(
             f"certify_rows is the share of rows to hold out, above 0 and below 1; got {share!r}"
         )
+    if seen.weighted:
+        raise ValueError(WEIGHTED)
     counts = seen.by_row.counts
     answered = np.flatnonzero(counts > 0)
     size = round(share * len(answered))
     if not 0 < size < len(answered):
-        raise ValueError(f"certify_rows={share} of {len(answered)} rows holds out {size}; need more rows")
+        raise ValueError(f"certify_rows={share} of {len(answered)} rows holds out {size}: none, or all")
     hashes = hashing.id_hashes(seen.rows.labels[answered], hold_out_key(random_state) + 1)
     out = np.zeros(len(counts), dtype=bool)
     out[answered[np.argsort(hashes, kind="stable")[:size]]] = True
-    of_answers = out[seen.by_row.owners()]
-    left = None if marks is None else marks[~of_answers]
-    if left is not None and (left.all() or not left.any()):
-        raise ValueError(
-            "certify_rows leaves no answers to fit, or none to hold out; hold fewer rows out"
-        )
     kept, held = _of_rows(seen, ~out), _of_rows(seen, out)
     own = kept.features[0]
     if own is not None:
-        # What is known of the held-out rows must not be known beforehand, not even their mean.
+        # The features' means are those of the rows that are fitted.
         centred = own.centred()
         kept = kept.told((centred, kept.features[1]))
         held = held.told((replace(held.features[0], encoder=centred.encoder), held.features[1]))
-    return kept, held, left
+    return kept, held
 
 
 def _of_rows(seen: Observations, wanted: Marks) -> Observations:
@@ -80,6 +74,7 @@ def count_rows(model: Any, held: Observations, commoner: int, random_state: Any)
     order = np.lexsort((hashes, owners))
     rank = np.empty(held.n, dtype=np.int64)
     rank[order] = np.arange(held.n) - np.repeat(view.start[:-1], view.counts)
+    entries = held.entry_numbers()
     shape = (view.size, len(GIVEN))
     judged, wrong, common = (np.zeros(shape, dtype=np.int64) for _ in range(3))
     probe, first = copy.copy(model), len(model.rows_)
@@ -87,7 +82,9 @@ def count_rows(model: Any, held: Observations, commoner: int, random_state: Any)
         members = np.flatnonzero(view.counts > given)
         if not len(members):
             break
-        part, rest = _of_rows(held.take(rank < given), view.counts > given), rank >= given
+        part = _of_rows(held.take(rank < given), view.counts > given)
+        # A second answer to an entry that was given says nothing of the others.
+        rest = (rank >= given) & ~np.isin(entries, entries[rank < given])
         place = np.full(view.size, -1, dtype=np.int32)
         place[members] = np.arange(len(members), dtype=np.int32)
         probe.predictor_ = model.predictor_.folded_in(0, part.by_row, part.features[0])
@@ -102,7 +99,12 @@ def count_rows(model: Any, held: Observations, commoner: int, random_state: Any)
     return HeldRows(GIVEN, judged, wrong, common)
 
 
-def take_rows_in(model: Any, held: Observations) -> None:
-    """Fold held-out rows in with all their answers, once they have been counted."""
-    view: View = held.by_row
+def take_rows_in(model: Any, held: Observations, everybody: IdIndex) -> None:
+    """Fold held-out rows in with all their answers, once they have been counted.
+
+    Rows are then listed as they were before some were held out.
+    """
+    view = held.by_row
     add_members(model, 0, held.rows, (view.owners(), view.index, view.sign), view, held.features[0])
+    known = model.rows_
+    model.rows_ = IdIndex(known.labels, known.side, known.encode(everybody.listed_labels))

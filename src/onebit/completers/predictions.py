@@ -29,7 +29,7 @@ class Answers:
     cut : Cut or None
         Which: those with the smallest hashes.
     mask : ndarray of bool, optional
-        Which, in row order, where a file has said so.
+        Which, in row order, where the user or a file has said so.
     """
 
     everything: Observations

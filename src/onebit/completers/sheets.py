@@ -17,7 +17,7 @@ from onebit.certificates.statements import CHOSEN, HELD_OUT, OWN_HELD_OUT
 from onebit.completers.claiming import plain_fit
 from onebit.engine import scoring
 
-# Bounds on held-out answers that share the delta of a sheet; what a shift makes of one costs nothing.
+# Bounds on held-out answers that share the delta of a sheet.
 CLAIMS = 7
 LIKE = "that they come about like the held-out answers"
 
@@ -28,6 +28,7 @@ def sheet(model: Any, delta: float, shift: float = 2.0) -> Sheet:
     if rows is not None and model.held_out_ is None:
         return sheet_of(None, model._said, delta, shift, None, rows)
     held: HeldOut = model._held_out_answers()
+    held.check_as_counted("the sheet")
     return sheet_of(held, model._said, delta, shift, _effects_wrong(model, held), rows)
 
 
@@ -41,7 +42,7 @@ def sheet_of(
 ) -> Sheet:
     """Return what held-out answers and held-out rows say, each line at its share of delta."""
     check_hold_out_delta(delta)
-    of_rows = 0 if rows is None else len(rows.certify(delta).lines)
+    of_rows = 0 if rows is None else len(rows.given)
     each = delta / ((0 if held is None else CLAIMS) + of_rows)
     claims = [] if held is None else _of_answers(held, said, each, shift, effects_wrong)
     if rows is not None:
@@ -75,9 +76,10 @@ def _of_answers(
         f"that being {chosen} multiplies the odds of a right prediction by at most {shift:g}; from "
         f"{breaking_shift(whole):.2g} on half of them could be wrong"
     )
+    base = max(whole, held.blanks_bound(each) or 0.0)
     claims.append(
-        Claim("wrong", f"the predictions of {others}", assumes, shifted(whole, shift), float("nan"),
-              answers=len(held.wrong))
+        Claim("wrong", f"the predictions of {others}{held.untouched}", assumes, shifted(base, shift),
+              float("nan"), answers=len(held.wrong))
     )  # fmt: skip
     log_loss, brier = scores.log_loss_bound(held, each), scores.brier_bound(held, each)
     for name, mean, unit in (("log-loss", log_loss, "nats"), ("Brier score", brier, "score")):
@@ -96,6 +98,8 @@ def _of_answers(
             Claim(f"better than {name} by", f"all predictions, {plain}", LIKE, gain.bound, gain.observed,
                   "points", True, gain.answers, scores.mcnemar(held, wrong))
         )  # fmt: skip
+    # What a shift makes of the first bound costs nothing; all others share delta.
+    assert len(claims) - 1 <= CLAIMS
     return claims
 
 
@@ -105,7 +109,7 @@ def _of_rows(rows: HeldRows, delta: float) -> list[Claim]:
         Claim(
             "wrong",
             f"the predictions of a new row's other answers once it has given {line.given}, on average "
-            "over rows",
+            "over rows with more",
             assumes,
             line.bound,
             line.observed,
@@ -120,5 +124,5 @@ def _effects_wrong(model: Any, held: HeldOut) -> NDArray[np.bool_] | None:
     """Return which held-out answers a model of effects alone, fitted to the same answers, gets wrong."""
     if not model.answers_kept or held.whence not in ("fit", "own") or held.disagreement is not None:
         return None
-    fitted = plain_fit(model.kept_answers().fitted, 0, 0)
+    fitted = plain_fit(model.kept_answers().fitted.told((None, None)), 0, 0)
     return scoring.scores(fitted, held.rows, held.columns, -1) * held.sign <= 0

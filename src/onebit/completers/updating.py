@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from onebit.certificates.hold_out import HeldOut
 from onebit.certificates.new_rows import HeldRows
 from onebit.completers.folding import FoldedIn, fold_in
-from onebit.completers.intake import hold_out, observations_of
+from onebit.completers.holding_out import hold_out
+from onebit.completers.intake import observations_of
 from onebit.completers.predictions import Answers, Codes
 from onebit.completers.predictors import Predictor
 from onebit.completers.record import Record
@@ -251,20 +252,14 @@ def _new_answers(model: Any, X: Any, y: Any, sample_weight: Any) -> Observations
 
 def _grown(model: Any, everything: Observations, taken: Observations) -> _Grown:
     """Return a model's ids with those of all new answers, and the answers that are taken up."""
-    indexes, places = [], []
-    sides = (model.rows_, everything.rows), (model.columns_, everything.columns)
-    for known, new in sides:
-        codes = known.encode(new.values)
-        fresh = new.listed[codes[new.listed] < 0]
-        codes[fresh] = np.arange(len(known), len(known) + len(fresh), dtype=np.int32)
-        indexes.append(known.extended(new.labels[fresh]) if len(fresh) else known)
-        places.append(codes)
+    rows, of_rows = model.rows_.joined(everything.rows)
+    columns, of_columns = model.columns_.joined(everything.columns)
     view = taken.by_row
     return _Grown(
-        (indexes[0], indexes[1]),
-        (places[0], places[1]),
-        places[0][view.owners()],
-        places[1][view.index],
+        (rows, columns),
+        (of_rows, of_columns),
+        of_rows[view.owners()],
+        of_columns[view.index],
         view.sign,
         view.weight,
     )

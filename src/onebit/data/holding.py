@@ -117,24 +117,40 @@ def joined(observations: Observations, others: Observations) -> tuple[Observatio
 
     Ids that the first does not know are appended to its own.
     """
-    indexes, codes = [], []
-    for own, new in ((observations.rows, others.rows), (observations.columns, others.columns)):
-        fresh = new.labels[own.encode(new.labels) < 0]
-        indexes.append(own.extended(fresh) if len(fresh) else own)
-        codes.append(indexes[-1].encode(new.labels))
+    rows, of_rows = observations.rows.joined(others.rows)
+    columns, of_columns = observations.columns.joined(others.columns)
+    if (of_rows >= len(observations.rows)).all() and (of_columns >= len(observations.columns)).all():
+        raise ValueError(
+            "the answers to hold out share no row and no column with the others (theirs are such as "
+            f"{others.rows.labels[0]!r} and {others.columns.labels[0]!r}); are the two sides exchanged?"
+        )
     first, second = (seen.entries(np.arange(seen.n)) for seen in (observations, others))
     both = Entries(
-        np.concatenate([first.rows, codes[0][second.rows]]),
-        np.concatenate([first.columns, codes[1][second.columns]]),
+        np.concatenate([first.rows, of_rows[second.rows]]),
+        np.concatenate([first.columns, of_columns[second.columns]]),
         np.concatenate([first.sign, second.sign]),
         None,
     )
-    everything = Observations.from_loose(indexes[0], indexes[1], both, observations.classes)
+    everything = Observations.from_loose(rows, columns, both, observations.classes)
+    _refuse_what_is_there(first, both, observations.n, len(columns))
     told = [
         None if part is None else part.for_more(len(index))
-        for part, index in zip(observations.features, indexes, strict=True)
+        for part, index in zip(observations.features, (rows, columns), strict=True)
     ]
     return marked(everything.told((told[0], told[1])), np.arange(len(both.sign)) >= observations.n)
+
+
+def _refuse_what_is_there(first: Entries, both: Entries, n: int, width: int) -> None:
+    """Refuse to hold answers out that all stand among the others as well."""
+    known, new = (
+        (part.rows.astype(np.int64) * width + part.columns) * 2 + (part.sign > 0)
+        for part in (first, Entries(both.rows[n:], both.columns[n:], both.sign[n:], None))
+    )
+    if np.isin(new, known).all():
+        raise ValueError(
+            f"each of the {len(new):,} answers to hold out stands among the answers to fit as well, and "
+            "what was fitted certifies nothing; leave them out of the fit"
+        )
 
 
 def taken_out(observations: Observations, held: Marks) -> tuple[Observations, Taken]:

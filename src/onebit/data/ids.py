@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,6 +106,10 @@ def _require_two_columns(shape: tuple[int, ...], names: list[Any] | None) -> Non
         raise ValueError(
             f"pairs must have two columns, row ids and column ids; got shape {tuple(shape)}{named}"
         )
+
+
+# A plain whole number, as ``data.tables`` reads one.
+_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
 class IdIndex:
@@ -234,6 +239,25 @@ class IdIndex:
             if not isinstance(value, wanted) or (wanted is not str and abs(value) >= 2**63):
                 return words, value
         return None
+
+    def written_like(self, other: IdIndex) -> IdIndex:
+        """Return the same ids as whole numbers, or as text, if the other's are."""
+        kinds = _kind(self._index), _kind(other.labels)
+        values: Any = None
+        if kinds == ("number", "string"):
+            values = [str(label) for label in self._index]
+        elif kinds == ("string", "number") and all(_WHOLE.fullmatch(label) for label in self._index):
+            values = np.array([int(label) for label in self._index])
+        if values is None:
+            return self
+        return IdIndex(pd.Index(values, name=self._index.name), self.side, self._order)
+
+    def joined(self, other: IdIndex) -> tuple[IdIndex, Codes]:
+        """Return an index that also knows another's ids, appended as they are listed; and their codes."""
+        codes = self.encode(other.values)
+        fresh = other.listed[codes[other.listed] < 0]
+        codes[fresh] = np.arange(len(self), len(self) + len(fresh), dtype=np.int32)
+        return (self.extended(other.labels[fresh]) if len(fresh) else self), codes
 
     def extended(self, new: pd.Index) -> IdIndex:
         """Return an index with ``new`` ids appended after the known ones, also where they are listed."""

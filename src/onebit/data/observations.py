@@ -336,6 +336,17 @@ class Observations:
             loose = self.entries(np.arange(self.n))
         return Observations.from_loose(rows, columns, loose, self.classes)
 
+    def written_like(self, other: Observations) -> Observations:
+        """Return the same answers with ids that are numbers, or text, as the other's are.
+
+        An id in a file is its text, whatever type the file gives it. What cannot be converted stays.
+        """
+        rows, columns = (
+            mine.written_like(theirs)
+            for mine, theirs in ((self.rows, other.rows), (self.columns, other.columns))
+        )
+        return replace(self, rows=rows, columns=columns)
+
     def told(self, features: tuple[Any, Any]) -> Observations:
         """Return the same answers with features of rows and of columns, or None each."""
         return replace(self, features=features)

@@ -202,7 +202,10 @@ def information(model: PairClassifier) -> str:
 
 
 def calibration(bands: Sequence[Band], sure: str) -> str:
-    """Draw how often the answer is yes against its probability, with intervals that hold all at once."""
+    """Draw how often the answer is yes against its probability, with intervals that hold all at once.
+
+    ``sure`` is the probability with which they do.
+    """
     with _style():
         figure, axes = _figure(3.3)
         there = [band for band in bands if band.answers]
@@ -213,7 +216,7 @@ def calibration(bands: Sequence[Band], sure: str) -> str:
         axes.plot([0, 100], [0, 100], color=GREY, linestyle=":", linewidth=1.4, label="perfect")
         axes.errorbar(
             stated, share, yerr=[share - low, high - share], fmt="o", color=BLUE, capsize=3,
-            label=f"held-out answers; all intervals hold with probability {sure}",
+            label=f"held-out answers, {sure}",
         )  # fmt: skip
         axes.set_xlim(-2, 102)
         axes.set_ylim(-2, 102)

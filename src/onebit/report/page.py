@@ -28,6 +28,7 @@ from onebit.completers.base import PairClassifier
 from onebit.completers.logistic import LogisticCompleter
 from onebit.completers.record import Record
 from onebit.data.files import written_whole
+from onebit.data.tables.answers import option
 from onebit.model.diagnostics import sampling_words
 from onebit.report import figures
 from onebit.report.layout import effects_of, factors_of, on_one_ruler, places, principal, scale_of
@@ -261,11 +262,13 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
     held_out = model.held_out_
     if model.held_rows_ is not None:
         facts["new_rows"] = model.held_rows_.certify(SHEET_DELTA)
+        facts["rows_held_out"] = len(model.held_rows_.judged)
         facts["sheet"] = model.sheet(SHEET_DELTA)
     if held_out is None:
         return
     if held_out.whence == "fit":
         facts["other_times"] = facts["source"]["time_column"]
+        facts["hold_later"] = option("--certify-after", facts["other_times"] or "")
     if held_out.disagreement is None:
         bands = calibration_bands(held_out, SHEET_DELTA)
         drawn["calibration"] = figures.calibration(bands, confidence(SHEET_DELTA))

@@ -72,6 +72,8 @@ def summary(model: PairClassifier) -> dict[str, Any]:
     content["answers_kept"] = model.answers_kept
     if model.updates_.times:
         content["since_the_fit"] = model.updates_.words()
+    if model.held_rows_ is not None:
+        content["rows_held_out"] = len(model.held_rows_.judged)
     record = model.record_
     if record is not None:
         content["yes"] = int(record.row_yes.sum())

@@ -52,6 +52,8 @@ class Layout:
         Names of the columns of row ids and column ids to look for first.
     drop : sequence of str
         Columns to leave out: names, or numbers.
+    may_lack : bool
+        Whether the columns to leave out may be missing.
     ids : bool
         Whether a wide table has row ids; if not, its rows are called 1, 2, 3, ...
     after : After, optional
@@ -69,6 +71,7 @@ class Layout:
     drop: Sequence[str] = ()
     ids: bool = True
     after: After | None = None
+    may_lack: bool = False
 
     def __post_init__(self) -> None:
         if not self.ids and (self.row or self.column or self.answer):
@@ -150,8 +153,10 @@ def choose(
         Whether answers are wanted, or pairs alone.
     """
     names = tuple(names)
-    after = None if layout.after is None else _find(layout.after.column, names, source)
-    dropped = frozenset(_find(name, names, source) for name in layout.drop)
+    after = None if layout.after is None else _find_time(layout.after.column, names, source)
+    dropped = frozenset(
+        _find(name, names, source) for name in layout.drop if not layout.may_lack or name in names
+    )
     dropped |= frozenset() if after is None else {after}
     kept = [k for k in range(len(names)) if k not in dropped]
     if not kept:
@@ -315,6 +320,17 @@ def _find(name: str, names: Sequence[str], source: str) -> int:
     if len(places) > 1:
         raise TableError(f"{source} has two columns named {shown(name)}; choose one by its number")
     return places[0]
+
+
+def _find_time(name: str, names: Sequence[str], source: str) -> int:
+    place = _find(name, names, source)
+    for role, words in _WORDS.items():
+        if _plain(names[place]) in words:
+            raise TableError(
+                f"the column {shown(names[place])} of {source} seems to hold the {role}{_ids(role)}; "
+                "--certify-after takes a column that says when an answer was given"
+            )
+    return place
 
 
 def _refuse_data_as_names(names: Sequence[str], source: str) -> None:

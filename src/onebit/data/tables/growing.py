@@ -164,7 +164,7 @@ class Growing:
                 reason = self.vocabulary.reason(answer.field(k), self._found)
                 hint = self.vocabulary.hint(self._found)
             elif reason == NO_TIME and self.after is not None and moment is not None:
-                reason = self.after.reason(moment.field(k))
+                reason, hint = self.after.reason(moment.field(k)), self.after.hint
             self.problems.add(batch.place(k), content, reason, hint)
         self.blank += int(((sign == BLANK) & ~blank_line & ~wrong).sum())
         keep = ~wrong & (np.abs(sign) == 1)

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from onebit.data.tables.formats import batches
 from onebit.data.tables.growing import Growing, Repeats, Texts, bad_ids
 from onebit.data.tables.problems import Problems, TableError
 from onebit.data.tables.sources import Advance, opened
+from onebit.data.tables.times import After
 
 logger = logging.getLogger("onebit")
 
@@ -91,7 +93,8 @@ def read_answers(
     drop: Sequence[str] = (),
     ids: bool = True,
     blank: Sequence[str] | None = None,
-) -> Observations:
+    after: tuple[str, str] | None = None,
+) -> Any:
     r"""Read a file of answers, for ``fit(observations)``.
 
     Parameters
@@ -119,10 +122,13 @@ def read_answers(
         Whether a wide table has row ids; if not, its rows are called 1, 2, 3, ...
     blank : sequence of str, optional
         Words or numbers that mean that there is no answer, beside the usual ones: pass, 99.
+    after : (str, str), optional
+        A column of times and a moment, a number or a date: the answers after it are returned apart, for
+        ``fit(observations, certify=later)``.
 
     Returns
     -------
-    Observations
+    Observations, or two of them with ``after``
         Rows and columns are listed in the order of the file: of a wide table that of its lines and of
         its columns, also of those without an answer, of a long one that in which they first appear.
         An id is its text. Ids of text files are integers where every id of their side is written as a
@@ -142,11 +148,14 @@ def read_answers(
     if isinstance(drop, str):
         raise TypeError(f"drop is a list of columns, not {drop!r}; write drop=[{drop!r}]")
     layout = Layout(
-        row, column, answer, wide, header, format, delimiter, drop=[str(name) for name in drop], ids=ids
-    )
+        row, column, answer, wide, header, format, delimiter, drop=[str(name) for name in drop], ids=ids,
+        after=None if after is None else After(*map(str, after)),
+    )  # fmt: skip
     reading = read_table(path, layout, Vocabulary(threshold, yes, no, blank), skip_bad=skip_bad)
     for note in reading.notes():
         logger.info("%s", note)
+    if after is not None:
+        return reading.observations, reading.held_out
     return reading.observations
 
 

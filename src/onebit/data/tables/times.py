@@ -13,20 +13,24 @@ from numpy.typing import NDArray
 
 from onebit.data.tables.problems import shown
 
-_WORDS = frozenset(["time", "timestamp", "date", "datetime", "ts", "when", "created", "day"])
+_WORDS = frozenset(["time", "timestamp", "date", "datetime", "ts", "when", "created"])
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(\D|$)")
-# Seconds since 1970, from 1989 to 2043, and the same in thousandths.
-_SECONDS = re.compile(r"(6|7|8|9|1\d|2[0-2])\d{8}(\d{3})?(\.\d*)?")
+_BARE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NUMBER = re.compile(r"[-+]?\d*\.?\d+")
+# Seconds since 1970, from 1989 to 2043, and the same in thousandths; 20240531.
+_MOMENT = re.compile(r"(6|7|8|9|1\d|2[0-2])\d{8}(\d{3})?(\.\d*)?|(19|20)\d{2}[01]\d[0-3]\d")
 
 
 def looks_like_time(name: str, sample: Sequence[str]) -> bool:
-    """Say whether a column holds times, by its name or by its first fields."""
-    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
-    if not _WORDS.isdisjoint(re.split(r"[^a-z]+", spaced.lower())):
-        return True
+    """Say whether a column holds times, by its first fields, and by its name where these are words."""
     texts = [text.strip() for text in sample if text.strip()]
-    kinds = (_DATE.match, _SECONDS.fullmatch)
-    return len(set(texts)) > 1 and any(all(kind(text) for text in texts) for kind in kinds)
+    if all(_NUMBER.fullmatch(text) for text in texts):  # a response time is a number too
+        return len(set(texts)) > 1 and all(_MOMENT.fullmatch(text) for text in texts)
+    if all(_DATE.match(text) for text in texts):
+        return len(set(texts)) > 1 and "birth" not in name.lower()
+    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
+    named = not _WORDS.isdisjoint(re.split(r"[^a-z]+", spaced.lower()))
+    return named and "birth" not in name.lower() and all(any(map(str.isdigit, t)) for t in texts)
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class After:
     column : str
         Its name, or its number.
     value : str
-        A number, or a date as 2024-05-31 or 2024-05-31T12:00.
+        A number, or a date as 2024-05-31 or 2024-05-31T12:00. After a day means after its end. Times
+        without a zone are taken as UTC.
     """
 
     column: str
@@ -61,6 +66,8 @@ class After:
 
     @staticmethod
     def _date(text: str) -> Any:
+        if not _DATE.match(text.strip()):  # not "now"
+            return pd.NaT
         return pd.to_datetime(text.strip(), format="ISO8601", errors="coerce", utc=True)
 
     def later(self, texts: list[str]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -71,7 +78,23 @@ class After:
             values = pd.to_numeric(series, errors="coerce").to_numpy(dtype=float)
             return values > number, ~np.isfinite(values)
         moments = pd.to_datetime(series, format="ISO8601", errors="coerce", utc=True)
-        return (moments > self._date(self.value)).to_numpy(), moments.isna().to_numpy()
+        moment = self._date(self.value)
+        if _BARE.fullmatch(self.value.strip()):
+            later = moments >= moment + pd.Timedelta(days=1)
+        else:
+            later = moments > moment
+        return later.to_numpy(), moments.isna().to_numpy()
+
+    @property
+    def hint(self) -> str:
+        """What to do where fields cannot be compared with the value."""
+        if self._number is None:
+            seconds = self._date(self.value).timestamp()
+            return (
+                f"if the column holds seconds since 1970, write {self.value} as {seconds:.0f}; dates are "
+                "written as 2024-05-31"
+            )
+        return "if the column holds dates, write the value as one, such as 2024-05-31"
 
     def reason(self, field: str) -> str:
         """Say what is wrong with a field."""
