@@ -92,7 +92,7 @@ def _peak() -> float:
     return int(lines["VmHWM"].split()[0]) / 2**20
 
 
-def on_cluster(folder: Path, run: dict[str, Any], rounds: int) -> Run:
+def on_cluster(folder: Path, run: dict[str, Any], rounds: int, device: str = "cpu") -> Run:
     """Fit on a cluster, and say what it took."""
     import onebit.dask
 
@@ -105,7 +105,8 @@ def on_cluster(folder: Path, run: dict[str, Any], rounds: int) -> Run:
             sent.append(sum(client.run(_sent).values()))
 
         begin = time.perf_counter()
-        onebit.dask.fit(client, folder, _model(rounds), callback=tell)
+        model = _model(rounds).set_params(device=device)
+        onebit.dask.fit(client, folder, model, callback=tell)
         whole = time.perf_counter() - begin
         peak = max(client.run(_peak).values())
     moved = (sent[-1] - sent[0]) / (len(sent) - 1)
@@ -191,8 +192,11 @@ def measured(results: Results, given: Any, data: Path) -> None:
             folder = data / f"answers-{n}"
             folder.mkdir(parents=True, exist_ok=True)
             written(folder, n, shape)
-            fit = on_machine if kind == "machine" else on_cluster
-            results.add(fit(folder, run, 2 if kind == "memory" else given.rounds))
+            if kind == "machine":
+                results.add(on_machine(folder, run, given.rounds))
+            else:
+                rounds = 2 if kind == "memory" else given.rounds
+                results.add(on_cluster(folder, run, rounds, given.device))
             print(results.runs[-1], flush=True)
 
 
@@ -283,6 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--shape", type=int, nargs=2, default=SHAPE, help="rows and columns for 2e7")
     parser.add_argument("--workers", type=int, default=2, help="processes, and threads beside them")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of each fit")
+    parser.add_argument("--device", default="cpu", help="where workers walk over their answers")
     parser.add_argument("--repeats", type=int, default=REPEATS, help="fits of each kind")
     parser.add_argument("--limited", type=float, default=1e8, help="answers of a table beyond a limit")
     parser.add_argument("--limit", default="1.5GiB", help="memory limit of each worker, for it")
