@@ -102,14 +102,15 @@ def on_cluster(folder: Path, run: dict[str, Any], rounds: int, device: str = "cp
 
         def tell(_: Any) -> None:
             stamps.append(time.perf_counter())
-            sent.append(sum(client.run(_sent).values()))
+            if len(stamps) in (1, rounds):  # asking takes time that is none of the fit's
+                sent.append(sum(client.run(_sent).values()))
 
         begin = time.perf_counter()
         model = _model(rounds).set_params(device=device)
         onebit.dask.fit(client, folder, model, callback=tell)
         whole = time.perf_counter() - begin
         peak = max(client.run(_peak).values())
-    moved = (sent[-1] - sent[0]) / (len(sent) - 1)
+    moved = (sent[-1] - sent[0]) / (len(stamps) - 1)
     return Run(**run, before=stamps[0] - begin, round=_each(stamps), whole=whole, moved=moved, peak=peak)
 
 
