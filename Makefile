@@ -10,7 +10,7 @@ PEERS := libmf smurff cmfrec implicit myfm river scikit-surprise torch
 DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
-.PHONY: install demo test test-gpu test-browser lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
+.PHONY: install demo dist test test-gpu test-browser lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
   bench-known bench-sampling bench-updates bench-serve bench-growth bench-gpu bench-dask bench-fuzz clean
 
 install: $(VENV)/.installed
@@ -27,6 +27,7 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/codespell
 
 test: lint
 	$(BIN)/python -m pytest -n auto --dist worksteal
@@ -52,6 +53,14 @@ $(VENV_GPU)/.installed: pyproject.toml constraints.txt constraints-gpu.txt
 	$(BIN_GPU)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  -c constraints-gpu.txt -e ".[dev,gpu]"
 	touch $@
+
+# Wheel and sdist, and the demo from the wheel alone, in an environment that has nothing else.
+dist: install
+	rm -rf dist build/from-wheel && $(PYTHON) -m venv build/from-wheel
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build hatchling
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	build/from-wheel/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[report]"
+	cd build/from-wheel && bin/onebit --version && bin/onebit demo --output demo
 
 study: install
 	$(BIN)/onebit study --output docs $(if $(MOVIELENS),--movielens $(MOVIELENS))
@@ -123,4 +132,4 @@ bench-fuzz: install
 	$(BIN)/python -m benchmarks.fuzz --count $(COUNT)
 
 clean:
-	rm -rf $(VENV) $(VENV_PEERS) $(VENV_GPU) build demo site .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(VENV_PEERS) $(VENV_GPU) build demo dist site .pytest_cache .ruff_cache .mypy_cache .hypothesis

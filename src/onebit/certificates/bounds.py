@@ -24,6 +24,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betaincinv, gammaln, xlogy
 
+from onebit.data.numbers import is_number
 from onebit.model.priors import Gamma, InverseGamma
 
 # Below it a confidence cannot be told from certainty in double precision.
@@ -32,8 +33,7 @@ LEAST_DELTA = 1e-15
 
 def check_delta(delta: float) -> None:
     """Refuse a ``delta`` that is no probability of failure."""
-    number = isinstance(delta, (int, float, np.number)) and not isinstance(delta, bool)
-    if not number or not 0 < delta < 1:
+    if not is_number(delta) or not 0 < delta < 1:
         raise ValueError(f"delta must lie between 0 and 1, got {delta!r}")
     if delta < LEAST_DELTA:
         raise ValueError(f"delta must be at least {LEAST_DELTA:g}, got {delta!r}: nothing is surer")

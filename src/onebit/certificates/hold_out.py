@@ -64,6 +64,7 @@ from onebit.certificates.statements import (
     KeptAnswer,
     SelectiveCertificate,
 )
+from onebit.data.numbers import is_number
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
@@ -111,8 +112,7 @@ def check_hold_out_delta(delta: float) -> None:
 
 def check_max_error(max_error: float) -> None:
     """Refuse what is no share that may be wrong."""
-    number = isinstance(max_error, (int, float, np.number)) and not isinstance(max_error, bool)
-    if not number or not 0 < max_error < 1:
+    if not is_number(max_error) or not 0 < max_error < 1:
         raise ValueError(f"max_error must lie between 0 and 1, got {max_error!r}")
 
 

@@ -15,15 +15,14 @@ half of the predictions wrong, from ``G = (1 - R) / R`` on.
 
 from __future__ import annotations
 
-import numpy as np
+from onebit.data.numbers import is_number
 
 KINDS = ("odds", "density")
 
 
 def check_shift(shift: float) -> None:
     """Refuse what is no shift."""
-    number = isinstance(shift, (int, float, np.number)) and not isinstance(shift, bool)
-    if not number or not 1.0 <= shift < float("inf"):
+    if not is_number(shift) or not 1.0 <= shift < float("inf"):
         raise ValueError(f"shift is a ratio of odds, at least 1; got {shift!r}")
 
 

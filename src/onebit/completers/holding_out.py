@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from onebit.data.holding import Division, divided
+from onebit.data.numbers import is_number
 from onebit.data.observations import Entries, Observations
 
 Marks = NDArray[np.bool_]
@@ -43,8 +44,7 @@ def hold_out(observations: Observations, share: float, random_state: Any) -> Div
 
 def held_size(n: int, weighted: bool, share: float) -> int:
     """Return how many of ``n`` answers a share holds out; a share that cannot be is an error."""
-    number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
-    if not number or not 0 <= share < 1:
+    if not is_number(share) or not 0 <= share < 1:
         given = repr(share) if np.ndim(share) == 0 else type(share).__name__
         raise ValueError(f"certify is here the share of answers to hold out, 0 to below 1; got {given}")
     if weighted:

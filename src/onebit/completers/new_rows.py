@@ -14,6 +14,7 @@ from onebit.completers.folding import add_members
 from onebit.completers.holding_out import WEIGHTED, hold_out_key
 from onebit.data import hashing
 from onebit.data.ids import IdIndex
+from onebit.data.numbers import is_number
 from onebit.data.observations import Observations
 
 Codes = NDArray[np.int32]
@@ -25,8 +26,7 @@ def hold_rows_out(seen: Observations, share: Any, random_state: Any) -> tuple[Ob
 
     Which rows depends on their ids and the seed: those with the smallest hashes.
     """
-    number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
-    if not number or not 0 < share < 1:
+    if not is_number(share) or not 0 < share < 1:
         raise ValueError(
             f"certify_rows is the share of rows to hold out, above 0 and below 1; got {share!r}"
         )

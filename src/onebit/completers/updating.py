@@ -23,6 +23,7 @@ from onebit.completers.record import Record
 from onebit.completers.updates import Updates
 from onebit.data.holding import Division
 from onebit.data.ids import IdIndex, pair_columns
+from onebit.data.numbers import is_number
 from onebit.data.observations import Observations
 from onebit.data.signs import signs_of_pairs
 from onebit.engine.update import Batch
@@ -175,8 +176,7 @@ class Updating:
         TypeError: row ids here are strings ...
         """
         check_is_fitted(self)
-        number = isinstance(forget, (int, float, np.number)) and not isinstance(forget, bool)
-        if not number or not 0 < forget <= 1:
+        if not is_number(forget) or not 0 < forget <= 1:
             raise ValueError(f"forget is the share that is kept, above 0 and at most 1; got {forget!r}")
         new = _new_answers(self, X, y, sample_weight)
         if new.n == 0:
