@@ -46,7 +46,7 @@ def held_size(n: int, weighted: bool, share: float) -> int:
     """Return how many of ``n`` answers a share holds out; a share that cannot be is an error."""
     if not is_number(share) or not 0 <= share < 1:
         given = repr(share) if np.ndim(share) == 0 else type(share).__name__
-        raise ValueError(f"certify is here the share of answers to hold out, 0 to below 1; got {given}")
+        raise ValueError(f"certify is the share of answers to hold out, from 0 to below 1; got {given}")
     if weighted:
         raise ValueError(WEIGHTED)
     size = round(share * n)
