@@ -13,7 +13,9 @@ from onebit import AutoCompleter, LogisticCompleter, NuclearNormCompleter, Obser
 from onebit.certificates.new_rows import HeldRows
 from onebit.cli import app
 from onebit.completers.holding_out import hold_out_key
+from onebit.completers.new_rows import hold_rows_out
 from onebit.data import storage
+from onebit.data.joining import with_features
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +203,26 @@ def test_features_of_held_out_rows_are_theirs():
     )
     # Without an answer, the feature alone tells.
     assert model.held_rows_.certify(0.05).lines[0].observed < 0.2
+
+
+def test_rows_and_their_features_are_divided_together():
+    rng = np.random.default_rng(2)
+    pairs = np.stack(np.divmod(np.arange(80 * 10), 10), axis=1)
+    sign = rng.choice([-1, 1], len(pairs))
+    known = pd.DataFrame({"age": rng.gamma(2.0, 10.0, 80)}, index=pd.RangeIndex(80, name="row"))
+    seen = with_features(Observations.from_pairs(pairs, sign), (known, None))
+    kept, held = hold_rows_out(seen, 0.4, 0)
+    assert kept.features[0].encoder is held.features[0].encoder
+    assert abs(kept.features[0].transposed_times(np.ones((len(kept.rows), 1)))).max() < 1e-9
+    model = LogisticCompleter(1, random_state=0, n_jobs=1).fit(
+        pairs, sign, row_features=known, certify_rows=0.4
+    )
+    plain = LogisticCompleter(1, random_state=0, n_jobs=1).fit(kept)
+    by_hand = plain.predictor_.folded_in(0, held.by_row, held.features[0])
+    rows = np.arange(len(kept.rows), len(kept.rows) + len(held.rows), dtype=np.int32)
+    columns = np.zeros(len(rows), np.int32)
+    found = model.predictor_.scores(model.rows_.encode(held.rows.labels), columns, model._machine)
+    assert np.allclose(found, by_hand.scores(rows, columns, model._machine))
 
 
 @pytest.mark.parametrize("completer", [
