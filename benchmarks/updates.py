@@ -194,12 +194,17 @@ def area(probability: Array, yes: Array) -> float:
     return float(roc_auc_score(yes, probability))
 
 
-def movielens(folder: Path) -> tuple[Array, Array]:
-    """Return the ratings in time order."""
+def ratings(folder: Path) -> pd.DataFrame:
+    """Return the ratings of MovieLens 100k in time order; liked is four or five stars."""
     names = ["user", "film", "stars", "time"]
     frame = pd.read_csv(folder / "u.data", sep="\t", names=names)
-    frame = frame.sort_values("time", kind="stable")
-    return frame[["user", "film"]].to_numpy(), (frame["stars"] > 3.5).to_numpy().astype(int)
+    return frame.sort_values("time", kind="stable").assign(liked=lambda part: part["stars"] > 3.5)
+
+
+def movielens(folder: Path) -> tuple[Array, Array]:
+    """Return pairs and answers of the same."""
+    frame = ratings(folder)
+    return frame[["user", "film"]].to_numpy(), frame["liked"].to_numpy().astype(int)
 
 
 def made_world() -> tuple[Array, Array]:

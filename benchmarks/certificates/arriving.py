@@ -50,7 +50,6 @@ def people(rng: np.random.Generator, count: int, questions: tuple[Array, Array])
     rows, columns = np.nonzero(rng.random(yes.shape) < ANSWERED)
     answers = np.where(rng.random(len(rows)) < yes[rows, columns], 1, -1)
     pairs = np.stack([rows, columns], axis=1)
-    # Every question is asked of somebody, so that it has the same code in every sample.
     return Observations.from_pairs(pairs, answers)
 
 
@@ -66,10 +65,9 @@ def arriving(number: int) -> list[Line]:
     model.fit(seen, certify_rows=ROWS_OUT)
     held = model.held_rows_
     assert held is not None
-    if len(model.columns_) < QUESTIONS:
+    if len(model.columns_) < QUESTIONS:  # a question that nobody answered has no code
         return lines.found
-    true = count_rows(model, fresh, 1, number)
-    truth = _means(true)
+    truth = count_rows(model, fresh, 1, number).observed()
     k = held.given.index(AFTER)
     alone = HeldRows((AFTER,), held.judged[:, [k]], held.wrong[:, [k]], held.commoner[:, [k]])
     for delta in DELTAS:
@@ -82,16 +80,6 @@ def arriving(number: int) -> list[Line]:
         lines.add(POOLED, delta, pooled, truth[AFTER], broken=True)
         lines.add(OBSERVED_ROWS, delta, one.observed, truth[AFTER], broken=True)
     return lines.found
-
-
-def _means(counted: HeldRows) -> dict[int, float]:
-    """Return the mean share of wrong predictions for each number of answers given."""
-    found = {}
-    for k, given in enumerate(counted.given):
-        there = counted.judged[:, k] > 0
-        if there.any():
-            found[given] = float((counted.wrong[there, k] / counted.judged[there, k]).mean())
-    return found
 
 
 def own(number: int) -> list[Line]:

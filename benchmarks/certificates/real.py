@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.updates import ratings
 from onebit import LogisticCompleter, Observations
 from onebit.completers.new_rows import count_rows
 from onebit.study.page import markdown
@@ -32,16 +33,9 @@ def tasks(folder: Path | None, seeds: int) -> dict[str, Callable[[], pd.DataFram
     return {f"real-{seed}": partial(one_seed, folder, seed) for seed in range(seeds)}
 
 
-def ratings(folder: Path) -> pd.DataFrame:
-    """Return the ratings in time order; liked is four or five stars."""
-    names = ["user", "film", "stars", "time"]
-    frame = pd.read_csv(folder / "ml-100k" / "u.data", sep="\t", names=names)
-    return frame.sort_values("time", kind="stable").assign(liked=lambda part: part["stars"] > 3.5)
-
-
 def one_seed(folder: Path, seed: int) -> pd.DataFrame:
     """Return bounds and what was observed, with one seed."""
-    frame = ratings(folder)
+    frame = ratings(folder / "ml-100k")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return pd.DataFrame([*_later(frame, seed), *_people(frame, seed)])
@@ -78,13 +72,11 @@ def _people(frame: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     codes = model.columns_.encode(seen.columns.labels)
     rows, columns, sign, _ = seen.entries(np.arange(seen.n))
     fresh = Observations.from_codes(seen.rows, model.columns_, rows, codes[columns], sign)
-    true = count_rows(model, fresh, 1, seed)
-    lines = []
-    for k, line in enumerate(model.certify(DELTA, target="new rows").lines):
-        there = true.judged[:, k] > 0
-        observed = float((true.wrong[there, k] / true.judged[there, k]).mean())
-        lines.append({"line": PEOPLE.format(line.given), "bound": line.bound, "observed": observed})
-    return lines
+    truth = count_rows(model, fresh, 1, seed).observed()
+    return [
+        {"line": PEOPLE.format(line.given), "bound": line.bound, "observed": truth[line.given]}
+        for line in model.certify(DELTA, target="new rows").lines
+    ]
 
 
 def section(results: pd.DataFrame) -> list[str]:

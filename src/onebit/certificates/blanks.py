@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from onebit.certificates.betting import betting_upper_bound
 
@@ -101,6 +100,8 @@ def weighted_bound(
         bound /= min(1.0, float(kept.mean() * scale) + cut_off)
     bound = min(float(bound), 1.0)
     if blanks:
+        from scipy.stats import binom  # slow to import
+
         bound = float(binom.isf(REALISED * delta, blanks, bound)) / blanks
     whole = float(own.sum())
     return Weighted(

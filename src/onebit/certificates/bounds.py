@@ -290,3 +290,12 @@ def hypergeometric_upper_bound(errors: int, trials: int, population: int, delta:
         else:
             high = middle - 1
     return low
+
+
+def rest_upper_bound(errors: int, trials: int, rest: int, delta: float) -> float:
+    """Return an upper bound on the share of wrong ones in the ``rest`` of a population.
+
+    Of all so many are wrong at most (``hypergeometric_upper_bound``); the part that was looked at has had
+    its errors counted.
+    """
+    return (hypergeometric_upper_bound(errors, trials, trials + rest, delta) - errors) / rest

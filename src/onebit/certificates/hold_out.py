@@ -37,7 +37,7 @@ from onebit.certificates.betting import shuffled
 from onebit.certificates.bounds import (
     binomial_upper_bound,
     check_delta,
-    hypergeometric_upper_bound,
+    rest_upper_bound,
 )
 from onebit.certificates.statements import (
     ASSUMPTIONS,
@@ -203,14 +203,11 @@ class HeldOut:
     def blanks_bound(self, delta: float) -> float | None:
         """Bound the error rate of the table's blanks, if its answered entries were drawn evenly.
 
-        Of all entries outside the fitted part so many are wrong at most; the held-out ones among them
-        have had their errors counted. None where it is not known how many blanks there are, or none is.
+        None where it is not known how many blanks there are, or none is.
         """
         if not self.blanks:
             return None
-        errors, trials = int(self.wrong.sum()), len(self.wrong)
-        most = hypergeometric_upper_bound(errors, trials, trials + self.blanks, delta)
-        return (most - errors) / self.blanks
+        return rest_upper_bound(int(self.wrong.sum()), len(self.wrong), self.blanks, delta)
 
     @property
     def own(self) -> bool:

@@ -10,6 +10,7 @@ independent of each other, and are not counted as if they were.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from onebit.certificates.betting import betting_upper_bound, shuffled
 from onebit.certificates.hold_out import check_hold_out_delta
 from onebit.certificates.statements import TIES, at_most, confidence
 
+Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 # How many answers new rows give.
@@ -125,6 +127,16 @@ class HeldRows:
     wrong: Counts
     commoner: Counts
 
+    def observed(self) -> dict[int, float]:
+        """Return the mean share of wrong predictions for each number of answers given, over the rows."""
+        there = [k for k in range(len(self.given)) if self.judged[:, k].any()]
+        return {self.given[k]: float(self._shares(self.wrong, k).mean()) for k in there}
+
+    def _shares(self, counts: Counts, k: int, order: Any = slice(None)) -> Array:
+        """Return the shares of what was counted, of the rows that have other answers."""
+        judged = self.judged[order, k]
+        return counts[order, k][judged > 0] / judged[judged > 0]
+
     def certify(self, delta: float, given: int | None = None) -> NewRowsCertificate:
         """Bound the mean share of wrong predictions for each number of answers given, all at once.
 
@@ -141,10 +153,9 @@ class HeldRows:
         for k in wanted:
             if not self.judged[:, k].any():
                 continue
-            rows = order[self.judged[order, k] > 0]
-            wrong, other = (part[rows, k] / self.judged[rows, k] for part in (self.wrong, self.commoner))
+            wrong, other = (self._shares(part, k, order) for part in (self.wrong, self.commoner))
             bound = betting_upper_bound(wrong, delta / len(wanted))
             lines.append(
-                NewRow(self.given[k], len(rows), bound, float(wrong.mean()), float(other.mean()))
+                NewRow(self.given[k], len(wrong), bound, float(wrong.mean()), float(other.mean()))
             )
         return NewRowsCertificate(tuple(lines), delta)

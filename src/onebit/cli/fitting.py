@@ -21,7 +21,7 @@ from onebit.cli.models import (
     SamplingSeconds,
     new_model,
 )
-from onebit.cli.reading import held_words, read, same_file, told
+from onebit.cli.reading import held_words, read, told
 from onebit.cli.shell import (
     Voice,
     WrongCommand,
@@ -30,6 +30,7 @@ from onebit.cli.shell import (
     command_line,
     plain_errors,
 )
+from onebit.data.files import identity
 
 
 def fit(
@@ -183,7 +184,7 @@ def fit(
             raise WrongCommand(
                 f"--certify-rows is a share of the rows, such as 0.1; got {certify_rows!r}"
             )
-        if certify_file is not None and same_file(file, certify_file):
+        if certify_file is not None and identity(file) == identity(certify_file):
             raise WrongCommand("--certify-file names the file that is fitted, which certifies nothing")
         if own and certify_rows is not None:
             raise WrongCommand("--certify-rows goes with --certify, a share of the answers")

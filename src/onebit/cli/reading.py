@@ -73,14 +73,6 @@ def told(
     return seen
 
 
-def same_file(first: str, second: str) -> bool:
-    """Say whether two paths name one file."""
-    try:
-        return os.path.samefile(first, second)
-    except OSError:  # standard input, or what is not there
-        return False
-
-
 def held_words(after: tuple[str, str] | None, file: str | None) -> str:
     """Say what the user chose to hold out."""
     if after is not None:

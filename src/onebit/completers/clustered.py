@@ -25,7 +25,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from onebit import __version__
 from onebit.completers.archive import fit_identity
@@ -311,18 +310,11 @@ def _fitted(
 def begun(
     model: Any, client: Any, source: Any, names: tuple[str, ...], words: Vocabulary, wanted: Wanted
 ) -> Iterator[Work]:
-    """Yield the work on answers that are in blocks on a cluster.
-
-    What is left to this machine is done on one thread: libraries of linear algebra round in another way
-    with several, and not always in the same one.
-    """
+    """Yield the work on answers that are in blocks on a cluster."""
     _check_client(client)
     _check_model(model)
     wanted.check(len(names) > 3)
-    with (
-        threadpool_limits(limits=1, user_api="blas"),
-        _workplace(model, client, source, names, words, wanted) as cluster,
-    ):
+    with _workplace(model, client, source, names, words, wanted) as cluster:
         if is_frame(source):
             pieces: list[Any] = client.compute(source.to_delayed(), retries=2)
             given = Source("the frame", pieces, names, words)

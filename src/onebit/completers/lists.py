@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.certificates.bounds import binomial_upper_bound, hypergeometric_upper_bound
+from onebit.certificates.bounds import binomial_upper_bound, rest_upper_bound
 from onebit.certificates.hold_out import HeldOut, check_hold_out_delta, counted_terms
 from onebit.certificates.statements import (
     ASSUMPTIONS,
@@ -198,8 +198,7 @@ def _certificate(
     each, delta = deltas
     bound, terms = binomial_upper_bound(errors, trials, each), counted_terms(errors, trials, each)
     if shown:
-        most = hypergeometric_upper_bound(errors, trials, trials + shown, each)
-        terms[BLANKS] = (most - errors) / shown
+        terms[BLANKS] = rest_upper_bound(errors, trials, shown, each)
     return Certificate(
         max(bound, terms.get(BLANKS, 0.0)),
         delta,

@@ -53,8 +53,7 @@ def hold_rows_out(seen: Observations, share: Any, random_state: Any) -> tuple[Ob
 def _of_rows(seen: Observations, wanted: Marks) -> Observations:
     """Return the answers of some rows, over these rows and all columns."""
     members = np.flatnonzero(wanted)
-    place = np.full(len(wanted), -1, dtype=np.int32)
-    place[members] = np.arange(len(members), dtype=np.int32)
+    place = np.cumsum(wanted, dtype=np.int32) - 1
     order = None
     if not seen.rows.sorted:
         listed = seen.rows.listed
@@ -79,14 +78,13 @@ def count_rows(model: Any, held: Observations, commoner: int, random_state: Any)
     judged, wrong, common = (np.zeros(shape, dtype=np.int64) for _ in range(3))
     probe, first = copy.copy(model), len(model.rows_)
     for k, given in enumerate(GIVEN):
-        members = np.flatnonzero(view.counts > given)
-        if not len(members):
+        longer = view.counts > given
+        if not longer.any():
             break
-        part = _of_rows(held.take(rank < given), view.counts > given)
+        part = _of_rows(held.take(rank < given), longer)
         # A second answer to an entry that was given says nothing of the others.
         rest = (rank >= given) & ~np.isin(entries, entries[rank < given])
-        place = np.full(view.size, -1, dtype=np.int32)
-        place[members] = np.arange(len(members), dtype=np.int32)
+        place = np.cumsum(longer, dtype=np.int32) - 1
         probe.predictor_ = model.predictor_.folded_in(0, part.by_row, part.features[0])
         found = probe.predictions(first + place[owners[rest]], view.index[rest])
         sign = view.sign[rest]

@@ -124,7 +124,7 @@ def joined(observations: Observations, others: Observations) -> tuple[Observatio
             "the answers to hold out share no row and no column with the others (theirs are such as "
             f"{others.rows.labels[0]!r} and {others.columns.labels[0]!r}); are the two sides exchanged?"
         )
-    first, second = (seen.entries(np.arange(seen.n)) for seen in (observations, others))
+    first, second = (seen.in_any_order().on_host() for seen in (observations, others))
     both = Entries(
         np.concatenate([first.rows, of_rows[second.rows]]),
         np.concatenate([first.columns, of_columns[second.columns]]),

@@ -108,8 +108,8 @@ def _require_two_columns(shape: tuple[int, ...], names: list[Any] | None) -> Non
         )
 
 
-# A plain whole number, as ``data.tables`` reads one.
-_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
+# A whole number as it is written in one way only: "007" is not 7.
+PLAIN_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
 class IdIndex:
@@ -246,7 +246,9 @@ class IdIndex:
         values: Any = None
         if kinds == ("number", "string"):
             values = [str(label) for label in self._index]
-        elif kinds == ("string", "number") and all(_WHOLE.fullmatch(label) for label in self._index):
+        elif kinds == ("string", "number") and all(
+            re.fullmatch(PLAIN_NUMBER, label) for label in self._index
+        ):
             values = np.array([int(label) for label in self._index])
         if values is None:
             return self

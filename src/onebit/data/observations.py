@@ -331,10 +331,12 @@ class Observations:
         """Return the same answers over indexes that know more ids: those appended have none."""
         if len(rows) == len(self.rows) and len(columns) == len(self.columns):
             return self
+        return Observations.from_loose(rows, columns, self.in_any_order(), self.classes)
+
+    def in_any_order(self) -> Any:
+        """Return all answers one by one, as they are at hand."""
         loose = self.loose
-        if loose is None:
-            loose = self.entries(np.arange(self.n))
-        return Observations.from_loose(rows, columns, loose, self.classes)
+        return self.entries(np.arange(self.n)) if loose is None else loose
 
     def written_like(self, other: Observations) -> Observations:
         """Return the same answers with ids that are numbers, or text, as the other's are.

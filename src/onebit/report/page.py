@@ -263,13 +263,15 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
     if model.held_rows_ is not None:
         facts["new_rows"] = model.held_rows_.certify(SHEET_DELTA)
         facts["rows_held_out"] = len(model.held_rows_.judged)
+    as_counted = held_out is not None and held_out.disagreement is None
+    if as_counted or model.held_rows_ is not None:
         facts["sheet"] = model.sheet(SHEET_DELTA)
     if held_out is None:
         return
     if held_out.whence == "fit":
         facts["other_times"] = facts["source"]["time_column"]
         facts["hold_later"] = option("--certify-after", facts["other_times"] or "")
-    if held_out.disagreement is None:
+    if as_counted:
         bands = calibration_bands(held_out, SHEET_DELTA)
         drawn["calibration"] = figures.calibration(bands, confidence(SHEET_DELTA))
         facts["calibrated_where"] = held_out.where
@@ -278,7 +280,6 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
         facts["selective"] = selective
         facts["groups"] = groups[-1] if groups else model.certify(0.05, by="answer")
         drawn["coverage"] = figures.risk_coverage(model, selective.delta)
-        facts["sheet"] = model.sheet(SHEET_DELTA)
 
 
 def _add_scale(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, str]) -> None:

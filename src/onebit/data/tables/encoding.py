@@ -12,13 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from onebit.data.ids import IdIndex
+from onebit.data.ids import PLAIN_NUMBER, IdIndex
 from onebit.data.tables.problems import NOT_UTF8
 
 Codes = NDArray[np.int32]
 
 _JOIN_FROM = 1 << 18
-_PLAIN_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
 def as_text(values: pa.Array) -> pa.Array:
@@ -111,7 +110,7 @@ def whole_numbers(texts: pa.Array) -> pa.Array | None:
 
     "007", "+7" and "7.0" are not: as numbers they would be the same id as "7".
     """
-    plain = pc.match_substring_regex(texts, _PLAIN_NUMBER)
+    plain = pc.match_substring_regex(texts, PLAIN_NUMBER)
     if len(texts) == 0 or not pc.all(plain).as_py():
         return None
     return texts.cast(pa.int64())
@@ -138,7 +137,7 @@ class TextLookup:
         texts = values.cast(pa.large_string())
         codes = np.full(len(texts), -1, dtype=np.int32)
         if self._numbers:
-            place = pc.match_substring_regex(texts, _PLAIN_NUMBER).to_numpy(zero_copy_only=False)
+            place = pc.match_substring_regex(texts, PLAIN_NUMBER).to_numpy(zero_copy_only=False)
             asked = texts.filter(pa.array(place)).cast(pa.int64()).to_numpy()
         else:
             place = np.ones(len(texts), dtype=bool)
