@@ -15,12 +15,20 @@ MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# What the demo needs, and no more: modules are compiled as they are imported, not all of every package.
+$(VENV)/.report: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[report,dask,serve,dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e ".[report]"
 	touch $@
 
-demo: install
+# The tests start many processes: here all is compiled, on all cores. Some packages carry files that do not.
+$(VENV)/.installed: $(VENV)/.report
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt \
+	  -e ".[report,dask,serve,dev]"
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	touch $@
+
+demo: $(VENV)/.report
 	$(BIN)/onebit demo --output demo
 
 lint: install

@@ -18,6 +18,7 @@ from onebit.engine.descent import Schedule
 from onebit.engine.fitting import fit, known_of
 from onebit.engine.known import Known
 from onebit.engine.recipe import SIDES, Recipe
+from onebit.engine.sampling import ahead
 from onebit.engine.sampling.plan import Plan
 from onebit.model.calibration import CERTAINTY, Calibration, expected_sigmoid, fit_calibration
 from onebit.model.losses import HINGE, LOGISTIC
@@ -119,6 +120,8 @@ class Search:
         self.pattern = pattern
         self.budget = budget
         self.spent = 0.0  # seconds of sampling, by the reckoning
+        if budget is not NO_SAMPLING and not crew.on_gpu:
+            ahead.begin(crew.count)
         self._known: dict[tuple[int, tuple[bool, bool]], Known] = {}
         self.rng = rng
         self.crew = crew

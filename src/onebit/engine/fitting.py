@@ -18,6 +18,7 @@ from onebit.engine.crew import Callback, Workers
 from onebit.engine.descent import Fit, minimise
 from onebit.engine.known import NOTHING, Known
 from onebit.engine.recipe import Recipe
+from onebit.engine.sampling import ahead
 from onebit.engine.sampling.sampler import Sampled
 from onebit.engine.sampling.target import Target
 from onebit.engine.start import Start
@@ -95,6 +96,8 @@ def fit(
         # What cannot be sampled is said before the work begins.
         hierarchy = recipe.sampled_hierarchy(recipe.hierarchy(observations.shape))
         Target.of(observations, hierarchy, recipe.loss, recipe.temperature)
+        if not workers.on_gpu:
+            ahead.begin(workers.count)
     calibration = None
     if recipe.loss is HINGE:
         calibration, first = _calibrated(recipe, observations, workers, rng, callback)

@@ -152,7 +152,8 @@ def _multiply(begin, end, start, index, sign, weight, mean_weight, own_scale, ow
     values = np.empty(_CHUNK, np.float32)
     part = np.empty(width, np.float32)
     for i in range(begin, end):
-        out[i] = 0.0
+        for t in range(width):
+            out[i, t] = 0.0
         for chunk in range(start[i], start[i + 1], _CHUNK):
             count = min(_CHUNK, start[i + 1] - chunk)
             for k in range(count):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onebit.data.observations import Observations
 from onebit.engine.checkpoint import Checkpoint, Descent
@@ -16,6 +17,7 @@ from onebit.engine.cpu.threads import Threads, thread_count, threads
 from onebit.engine.crew import Callback, Prior, Workers
 from onebit.engine.gpu import device as gpus
 from onebit.engine.known import NOTHING, Known, known_of
+from onebit.engine.sampling import ahead
 from onebit.engine.sampling.plan import Plan
 from onebit.engine.sampling.sampler import Sampled, sample
 from onebit.engine.start import START_VARIANCE, Start, spectral_start
@@ -23,6 +25,8 @@ from onebit.model.gaussians import Gaussians, independent_gaussians
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import Loss
 from onebit.model.posterior import Posterior
+
+Array = NDArray[np.float64]
 
 
 class Machine(NamedTuple):
@@ -77,16 +81,22 @@ class Cpu:
         known: Known = NOTHING,
     ) -> tuple[Side, Side]:
         """Return the working states of rows and columns."""
+        log_determinants: list[Array | None] = [None, None]
         if isinstance(begin, Start):
+            means = begin.rows, begin.columns
             rows, columns = (
-                independent_gaussians(mean, np.full_like(mean, START_VARIANCE), full)
-                for mean in (begin.rows, begin.columns)
+                independent_gaussians(mean, np.full_like(mean, START_VARIANCE), full) for mean in means
             )
             begin = rows, columns
-        return (
-            Side(begin[0], hierarchy, 0, observations.by_row, self.pool, known.values[0]),
-            Side(begin[1], hierarchy, 1, observations.by_column, self.pool, known.values[1]),
+            log_determinants = [
+                np.full(len(mean), mean.shape[1] * np.log(START_VARIANCE)) for mean in means
+            ]
+        views = observations.by_row, observations.by_column
+        first, second = (
+            Side(begin[k], hierarchy, k, views[k], self.pool, known.values[k], log_determinants[k])
+            for k in (0, 1)
         )
+        return first, second
 
     def known(
         self,
@@ -112,6 +122,7 @@ class Cpu:
         known: Known = NOTHING,
     ) -> Sampled:
         """Sample the exact posterior on these threads."""
+        ahead.wait()
         return sample(
             observations, posterior, loss, temperature, plan, seed, self.pool, pairs, callback, known,
             self.journal(),

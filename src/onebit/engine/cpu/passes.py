@@ -140,7 +140,7 @@ def layout(rank: int, has_effect: bool, full: bool) -> Layout:
     )
 
 
-@numba.njit(forceinline=True, error_model="numpy", fastmath=FAST)
+@numba.njit(inline="always", error_model="numpy", fastmath=FAST)
 def _products(own, table, index, chunk, count, out):
     """Write the products of ``own`` with the first columns of the lines of a chunk.
 
@@ -166,7 +166,7 @@ def _products(own, table, index, chunk, count, out):
         out[k], out[k + 1], out[k + 2], out[k + 3] = p, q, r, s
 
 
-@numba.njit(forceinline=True, error_model="numpy", fastmath=FAST)
+@numba.njit(inline="always", error_model="numpy", fastmath=FAST)
 def _mean_product(own_mean, table, line, mean_at):
     """Return the product of the row's mean with one line's, which begins at ``mean_at``."""
     total = np.float32(0.0)
@@ -190,7 +190,7 @@ def walk_scratch(width):
     return scores, pulls, moments, root, power, bits, bits.view(np.float32), part
 
 
-@numba.njit(forceinline=True, error_model="numpy", fastmath=FAST)
+@numba.njit(inline="always", error_model="numpy", fastmath=FAST)
 def walk(
     first, last, index, sign, weight, other, own, own_mean, mean_at, code, full,
     curvatures, sums, linear_sums, scratch,
@@ -204,8 +204,10 @@ def walk(
     ``(pull - curvature score) mean``, and ``curvatures`` the curvature of each answer.
     """
     width, window = own.shape[0], own_mean.shape[0]
-    sums[:] = 0.0
-    linear_sums[:] = 0.0
+    for t in range(width):
+        sums[t] = 0.0
+    for t in range(window):
+        linear_sums[t] = 0.0
     scores, pulls, moments, root, power, bits, scale, part = scratch
     total = 0.0
     size = min(max(CACHED // (mean_at + window), 4), CHUNK) // 4 * 4
@@ -234,7 +236,7 @@ def walk(
     return total
 
 
-@numba.njit(forceinline=True, error_model="numpy", fastmath=FAST)
+@numba.njit(inline="always", error_model="numpy", fastmath=FAST)
 def move(
     group, count, sides, systems, determinants, relaxation, mean, covariance, log_determinant,
     has_effect, table,
@@ -250,7 +252,8 @@ def move(
             for b in range(a + 1):
                 covariance[i, t] = systems[(a * n_free + b) * LANES + lane]
                 t += 1
-    fill_table(group, group + count, mean, covariance, has_effect, True, table)
+    full = count > 0  # a literal would have a second copy compiled
+    fill_table(group, group + count, mean, covariance, has_effect, full, table)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
@@ -323,7 +326,8 @@ def update_full(
 def _walk_along(first, last, index, other, direction, mean_at, curvatures, sums):
     """Write the sum of ``curvature (mean . direction) mean`` over one row's answers to ``sums``."""
     window = direction.shape[0]
-    sums[:] = 0.0
+    for t in range(window):
+        sums[t] = 0.0
     scaled = np.empty(CHUNK, np.float32)
     part = np.empty(window, np.float32)
     size = min(max(CACHED // window, 4), CHUNK)

@@ -32,13 +32,15 @@ def _multiply(begin, end, start, index, own_scale, vectors, out):
     values = np.empty(_CHUNK, np.float32)
     part = np.empty(width, np.float32)
     for i in range(begin, end):
-        out[i] = 0.0
+        for t in range(width):
+            out[i, t] = 0.0
         for chunk in range(start[i], start[i + 1], _CHUNK):
             count = min(_CHUNK, start[i + 1] - chunk)
             for k in range(count):
                 at = chunk + k
                 if at + _AHEAD < index.shape[0]:
-                    prefetch16(vectors, np.uint32(index[at + _AHEAD]), width - BLOCK)
+                    for block in range(0, width, BLOCK):
+                        prefetch16(vectors, np.uint32(index[at + _AHEAD]), block)
                 again = at > start[i] and index[at] == index[at - 1]
                 values[k] = np.float32(0.0) if again else np.float32(1.0)
             add_lines(values, count, vectors, index, chunk, own_scale[i], part, out[i])

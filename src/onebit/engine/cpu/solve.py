@@ -33,7 +33,8 @@ def solve_lanes(lower, right, root, inverse, log_determinant):
     size = right.shape[0] // LANES
     line = size * LANES
     product = np.ones(LANES)
-    log_determinant[:] = 0.0
+    for lane in range(LANES):
+        log_determinant[lane] = 0.0
     for a in range(size):
         corner = a * (line + LANES)
         for b in range(a + 1):

@@ -27,7 +27,9 @@ def _block_products(first, last, left, right, out):
                 value = np.float64(right[i, b])
                 for a in range(left.shape[1]):
                     total[b, a] += value * left[i, a]
-        out[block] = total
+        for b in range(right.shape[1]):
+            for a in range(left.shape[1]):
+                out[block, b, a] = total[b, a]
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})

@@ -158,8 +158,10 @@ def sample_rows(
             for a in range(rank):
                 own[a] = table[i, a]
             own[rank] = table[i, rank + 1]  # at the next place is zero: the other's effect is kept apart
-            precision[:] = 0.0
-            linear[:] = 0.0
+            for t in range(width):
+                linear[t] = 0.0
+                for a in range(lines):
+                    precision[a, t] = 0.0
             first, last = start[i], start[i + 1]
             prior_line = i if prior_linear.shape[0] > 1 else 0
             choice = uniform(random_words(key, 1, i, sweep, use(side, OF_LENGTHS, 0))[0])
@@ -299,7 +301,8 @@ def sample_rows(
         if scales.shape[0] == 0:
             continue
         line = scales[group]
-        line[:] = 0.0
+        for t in range(line.size):
+            line[t] = 0.0
         for lane in range(count_lanes):
             effect = sides[rank * LANES + lane] if has_effect else 0.0
             for a in range(rank):

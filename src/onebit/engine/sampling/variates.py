@@ -109,7 +109,8 @@ def _hats(strips, totals, tails):
             edges[_STRIPS - count] = right
             right -= min(_AREA / (_HIGHER * _tilted_density(tilt, right)), right)
         edges[0] = 0.0
-        edges[1 : count + 1] = edges[_STRIPS - count : _STRIPS].copy()
+        for k in range(count):
+            edges[k + 1] = edges[_STRIPS - count + k]
         rate = 0.125 * math.pi**2 + 0.5 * tilt * tilt
         while True:
             left = edges[count]

@@ -82,8 +82,10 @@ def along_blocks(
     base = np.float32(level) - moved
     weighted = copies.shape[0] > 0 if loss == LOGISTIC_CODE else weight.shape[0] > 0 or temperature != 1.0
     for block in range(begin, end):
-        curvature[:] = 0.0
-        slope[:] = 0.0
+        for t in range(width):
+            slope[t] = 0.0
+            for a in range(lines):
+                curvature[a, t] = 0.0
         value, count = 0.0, 0
         for i in range(cuts[block], cuts[block + 1]):
             for a in range(rank):
