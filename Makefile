@@ -11,7 +11,7 @@ DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
 .PHONY: install demo dist test test-gpu test-browser lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
-  bench-known bench-sampling bench-updates bench-serve bench-growth bench-gpu bench-dask bench-fuzz clean
+  bench-known bench-sampling bench-updates bench-serve bench-growth bench-gpu bench-dask bench-fuzz bench-ask figures clean
 
 install: $(VENV)/.installed
 
@@ -133,6 +133,10 @@ bench-gpu: $(VENV_GPU)/.installed
 bench-dask: install
 	$(BIN)/python -m benchmarks.distributed --output docs/distributed.md \
 	  $(if $(RESULTS),--results $(RESULTS)) $(if $(TABLES),--data $(TABLES))
+
+# Every page of docs/ whose figures are older than what they speak of; hours, and each page is kept once it is there.
+figures: install
+	$(BIN)/python -m benchmarks.figures --data $(DATA)
 
 # Hostile model files and checkpoints, COUNT of them: none may do anything but predict or be refused.
 COUNT ?= 10000

@@ -1,0 +1,211 @@
+"""Which page of figures rests on what, which pages are older than that, and how to redo them.
+
+    make figures DATA=FOLDER                  # redo every page that is older than what it speaks of
+    python -m benchmarks.figures --list       # say which these are
+    python -m benchmarks.figures --only study --data FOLDER
+    python -m benchmarks.figures --mark       # say it at the head of these pages
+    python -m benchmarks.figures --stamp study    # its figures have just been made by other means
+
+The head of a page names the version and the commit that its figures are of, and holds a fingerprint of
+what they rest on. A speed rests on the sources of the engine. An accuracy rests on what the engine gives
+under a seed, which ``tests/golden.json`` pins: a change of sources that leaves all of that as it was
+makes no accuracy older. Comments, docstrings and white space do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import onebit
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+RESULTS = ("tests/golden.json",)
+ENGINE = ("src/onebit/engine/*.py", "src/onebit/engine/cpu/*.py", "src/onebit/model/*.py")
+GPU, CLUSTER = ("src/onebit/engine/gpu/*.py",), ("src/onebit/engine/cluster/*.py",)
+SAMPLER = ("src/onebit/engine/sampling/*.py",)
+SEARCH = ("src/onebit/completers/search.py", "src/onebit/completers/efforts.py")
+CERTIFICATES = ("src/onebit/certificates/*.py",)
+ASKING = tuple(
+    f"src/onebit/completers/{name}.py"
+    for name in ("interviewing", "interviews", "questions", "row_means")
+)
+UPDATES = ("src/onebit/engine/update.py", "src/onebit/engine/sampling/update.py")
+
+OLD = "old"
+_HEAD = re.compile(r"<!-- figures: (\w+) -->\n.*?<!-- /figures -->\n\n?", re.DOTALL)
+
+
+class Page(NamedTuple):
+    """What makes a page, and what its figures rest on."""
+
+    targets: tuple[str, ...]
+    rests_on: tuple[str, ...]
+
+
+PAGES = {
+    "study": Page(("study",), (*RESULTS, "src/onebit/study/methods.py", "src/onebit/study/plan.py")),
+    "sampling": Page(("study-sampling",), (*RESULTS, "src/onebit/study/sampling.py")),
+    "accuracy": Page(("bench-accuracy",), (*RESULTS, *SEARCH)),
+    "benchmarks": Page(("bench-peers", "bench-gpu"), (*RESULTS, *ENGINE, *GPU)),
+    "growth": Page(("bench-growth",), ENGINE),
+    "known": Page(("bench-known",), (*RESULTS, *SEARCH)),
+    "sampling-peers": Page(("bench-sampling",), (*RESULTS, *SEARCH)),
+    "sampling-gpu": Page(("bench-gpu",), GPU),
+    "asking": Page(("bench-ask",), (*RESULTS, *ASKING)),
+    "updates": Page(("bench-updates",), (*RESULTS, *UPDATES)),
+    "serving-load": Page(("bench-serve",), ("src/onebit/serve/*.py",)),
+    "distributed": Page(("bench-dask",), CLUSTER),
+    "coverage": Page(("bench-certificates",), (*RESULTS, *CERTIFICATES)),
+    "coverage-asked": Page(("bench-certificates",), (*RESULTS, *CERTIFICATES)),
+}
+
+
+def essence(source: str) -> str:
+    """Return a Python source without comments, docstrings and white space.
+
+    >>> essence('def f():  # double' + chr(10) + '    "Return it."' + chr(10) + '    return  2')
+    'deff():return2'
+    """
+    lines = source.splitlines(keepends=True)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, begin = token.start
+            lines[row - 1] = lines[row - 1][:begin] + "\n"
+    holders = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, holders) and ast.get_docstring(node, clean=False) is not None:
+            text = node.body[0]
+            assert text.end_lineno is not None
+            for row in range(text.lineno, text.end_lineno + 1):
+                lines[row - 1] = "\n"
+    return "".join("".join(lines).split())
+
+
+def fingerprint(page: Page, root: Path = ROOT) -> str:
+    """Return a fingerprint of what the figures of a page rest on."""
+    digest = hashlib.sha256()
+    for pattern in page.rests_on:
+        for path in sorted(root.glob(pattern)):
+            text = path.read_text(encoding="utf-8")
+            digest.update(path.relative_to(root).as_posix().encode())
+            digest.update((essence(text) if path.suffix == ".py" else text).encode())
+    return digest.hexdigest()[:12]
+
+
+def recorded(text: str) -> str | None:
+    """Return the fingerprint at the head of a page; ``OLD`` where the page says that it is old."""
+    found = _HEAD.search(text)
+    return None if found is None else found[1]
+
+
+def headed(text: str, mark: str, words: str) -> str:
+    """Return a page with this head in place of the one it has, below its title."""
+    title, _, rest = _HEAD.sub("", text).partition("\n")
+    return f"{title}\n\n<!-- figures: {mark} -->\n{words}\n<!-- /figures -->\n\n{rest.lstrip()}"
+
+
+def commit() -> str:
+    """Return the commit that the sources are of."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty=, changed"], cwd=ROOT, capture_output=True, text=True
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def stamp(name: str, docs: Path = DOCS, made_at: str | None = None) -> None:
+    """Say at the head of a page that its figures are of the present sources.
+
+    ``made_at`` is an earlier commit where what the figures rest on has changed its form alone since then.
+    """
+    path, page = docs / f"{name}.md", PAGES[name]
+    words = (
+        f"Figures of onebit {onebit.__version__} (commit {made_at or commit()}); "
+        f"{_commands(page)} redoes them."
+    )
+    text = headed(path.read_text(encoding="utf-8"), fingerprint(page), words)
+    path.write_text(text, encoding="utf-8")
+
+
+def mark(name: str, docs: Path = DOCS) -> None:
+    """Say at the head of a page that its figures are of an earlier version."""
+    path, page = docs / f"{name}.md", PAGES[name]
+    words = (
+        "**These figures are of an earlier version of what they speak of**, and may differ a little from "
+        f"today's; {_commands(page)} redoes them."
+    )
+    path.write_text(headed(path.read_text(encoding="utf-8"), OLD, words), encoding="utf-8")
+
+
+def _commands(page: Page) -> str:
+    return " and ".join(f"`make {target}`" for target in page.targets)
+
+
+def older(docs: Path = DOCS) -> list[str]:
+    """Return the pages whose figures are older than what they rest on."""
+    return [
+        name
+        for name, page in PAGES.items()
+        if recorded((docs / f"{name}.md").read_text(encoding="utf-8")) != fingerprint(page)
+    ]
+
+
+def redo(names: Sequence[str], data: str) -> list[str]:
+    """Make these pages again, one target after the other; return those that failed."""
+    done: dict[str, bool] = {}
+    failed = []
+    for name in names:
+        for target in PAGES[name].targets:
+            if target not in done:
+                print(f"{name}: make {target}", flush=True)
+                done[target] = (
+                    subprocess.run(["make", target, f"DATA={data}"], cwd=ROOT, check=False).returncode
+                    == 0
+                )
+        if all(done[target] for target in PAGES[name].targets):
+            stamp(name)
+        else:
+            failed.append(name)
+    return failed
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], epilog="Pages: " + ", ".join(PAGES)
+    )
+    parser.add_argument("--only", action="append", choices=PAGES, metavar="PAGE", help="only this page")
+    parser.add_argument("--data", default="data", help="folder with data sets (data)")
+    parser.add_argument("--list", action="store_true", help="say which pages are old, and do nothing")
+    parser.add_argument("--mark", action="store_true", help="say it at the head of the old pages")
+    parser.add_argument(
+        "--stamp", action="append", choices=PAGES, metavar="PAGE", help="its figures are of today"
+    )
+    parser.add_argument("--of", metavar="COMMIT", help="with --stamp: the commit that they were made at")
+    options = parser.parse_args(argv)
+    for name in options.stamp or []:
+        stamp(name, made_at=options.of)
+    names = [name for name in older() if not options.only or name in options.only]
+    if options.mark:
+        for name in names:
+            mark(name)
+    if options.list or options.mark or options.stamp:
+        print("older than what they speak of: " + (", ".join(names) or "none"))
+        return
+    failed = redo(options.only or names, options.data)
+    if failed:
+        sys.exit(f"could not be redone: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
