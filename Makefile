@@ -10,7 +10,7 @@ PEERS := libmf smurff cmfrec implicit myfm river scikit-surprise torch
 DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
-.PHONY: install demo dist test test-gpu test-browser lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
+.PHONY: install demo dist test coverage test-gpu test-browser lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
   bench-known bench-sampling bench-updates bench-serve bench-growth bench-gpu bench-dask bench-fuzz bench-ask figures clean
 
 install: $(VENV)/.installed
@@ -37,8 +37,14 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/codespell
 
-test: lint
+test: install
+	$(BIN)/python -W ignore -m tests.warm_up & $(MAKE) lint; status=$$?; wait; exit $$status
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# Lines that the tests run, of all but what numba and Triton compile. The GPU's modules have tests of their own.
+coverage: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt pytest-cov
+	$(BIN)/python -m pytest -n auto --dist worksteal --cov=onebit --cov-report=term:skip-covered
 
 # The served page in a real browser. Debian's packages are installed where that is allowed; without a browser
 # the tests are skipped, and say so.

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from onebit import simulate
+from onebit.completers.efforts import EFFORTS
 from onebit.data.datasets import load_movielens_100k
 
 # The first example of a test pays for compilation; results repeat from run to run.
@@ -34,6 +35,13 @@ def forks():
         needed = ["distributed", "onebit.completers.clustered", "onebit.engine.cluster.fitting"]
         multiprocessing.set_forkserver_preload(needed)
         forkserver.ensure_running()  # before Dask names its own modules
+
+
+@pytest.fixture(autouse=True)
+def short_search(request, monkeypatch):
+    """Let AutoCompleter sample as long as ``effort="quick"`` does, where a test does not ask for more."""
+    if "default_effort" not in request.keywords:
+        monkeypatch.setitem(EFFORTS, "default", EFFORTS["quick"])
 
 
 @pytest.fixture

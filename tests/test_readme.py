@@ -10,44 +10,55 @@ import pytest
 from typer.testing import CliRunner
 
 from onebit import cli, simulate
-from onebit.data.school import school
 
 ROOT = Path(__file__).parents[1]
 
 
-def blocks():
+def blocks(kind):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
+    return re.findall(rf"```{kind}\n(.*?)```", text, flags=re.DOTALL)
 
 
 @pytest.fixture
-def tables(tmp_path, monkeypatch):
-    """The tables that the README's reader has."""
+def world(tmp_path, monkeypatch):
+    """What the README's reader has: a table in a file, and in memory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("onebit.data.school.school", lambda *_: school(50, 20, 800, 0))
-    world = simulate.world("B1", rank=1, shape=(25, 20), density=0.8, seed=0)
-    stars = np.where(world.answers > 0, 4, 2)
-    ratings = pd.DataFrame(world.pairs, columns=["user", "movie"]).assign(stars=stars)
-    ratings.to_csv("ratings.csv", index=False)
-    ratings["right"] = pd.Series(stars > 3, dtype="Int8")
-    runs = ratings.pivot(index="user", columns="movie", values="right")
-    runs.rename_axis("model").to_csv("runs.csv")
-    return tmp_path
+    made = simulate.world("B1", rank=1, shape=(25, 20), density=0.8, seed=0)
+    people, films = (
+        [f"person {k}" for k in range(24)] + ["ann"],
+        [f"film {k}" for k in range(19)] + ["Alien"],
+    )
+    frame = pd.DataFrame({"person": [people[i] for i in made.pairs[:, 0]]})
+    frame["film"] = [films[j] for j in made.pairs[:, 1]]
+    frame.assign(liked=np.where(made.answers > 0, "yes", "no")).to_csv("answers.csv", index=False)
+    return frame, made.answers > 0
 
 
-def test_there_are_three_examples():
-    assert len(blocks()) == 3
-
-
-@pytest.mark.parametrize("number", range(3))
-def test_the_commands_of_an_example_run(tables, number):
-    for line in blocks()[number].splitlines():
+def test_the_commands_run(world, tmp_path):
+    assert len(blocks("sh")) == 1
+    for line in blocks("sh")[0].splitlines():
         words = shlex.split(line, comments=True)
         assert words[0] == "onebit"
         result = CliRunner().invoke(cli.app, words[1:])
         assert result.exit_code == 0, (line, result.output)
-        for name in re.findall(r"-o (\S+)", line):
-            assert (tables / name).stat().st_size > 0
+        for name in re.findall(r"(?:-o|--report) (\S+)", line):
+            assert (tmp_path / name).stat().st_size > 0
+
+
+def test_the_python_runs(world, capsys):
+    assert len(blocks("python")) == 1
+    names = {"pairs": world[0], "answers": world[1], "new_pairs": [("ann", "film 3")]}
+    exec(compile(blocks("python")[0], "README.md", "exec"), names)
+    assert "entries like the answered ones" in capsys.readouterr().out
+    assert "newcomer" in names["model"].rows_.labels
+
+
+def test_the_two_commands_are_targets_of_make():
+    makefile = (ROOT / "Makefile").read_text()
+    (block,) = blocks("")
+    assert [line.split()[1] for line in block.splitlines()] == ["demo", "test"]
+    for line in block.splitlines():
+        assert re.search(rf"^{line.split()[1]}:", makefile, re.MULTILINE)
 
 
 def test_every_link_of_the_readme_leads_somewhere():
