@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 
 def blocks(kind):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(rf"```{kind}\n(.*?)```", text, flags=re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    return [content for name, content in fenced if name == kind]
 
 
 @pytest.fixture
