@@ -19,6 +19,10 @@ from onebit.data.datasets import load_movielens_100k
 settings.register_profile("onebit", deadline=None, derandomize=True)
 settings.load_profile("onebit")
 
+# AutoCompleter samples for a tenth of the seconds, where a test does not ask for more.
+DEFAULT_EFFORT = EFFORTS["default"]
+EFFORTS["default"] = EFFORTS["quick"]
+
 DATA = Path(os.environ.get("ONEBIT_DATA", Path(__file__).parents[1] / "data"))
 
 
@@ -38,10 +42,10 @@ def forks():
 
 
 @pytest.fixture(autouse=True)
-def short_search(request, monkeypatch):
-    """Let AutoCompleter sample as long as ``effort="quick"`` does, where a test does not ask for more."""
-    if "default_effort" not in request.keywords:
-        monkeypatch.setitem(EFFORTS, "default", EFFORTS["quick"])
+def efforts(request, monkeypatch):
+    """Give a test that is marked so the effort that users have."""
+    if "default_effort" in request.keywords:
+        monkeypatch.setitem(EFFORTS, "default", DEFAULT_EFFORT)
 
 
 @pytest.fixture

@@ -52,8 +52,8 @@ class Scale:
         if not cls.fits(hierarchy):
             whose = {(True, True): "of both sides", (True, False): "of rows", (False, True): "of columns"}
             raise ValueError(
-                "the scale of item response theory is that of a Rasch model, LogisticCompleter(rank=0) "
-                "(--model rasch), or of a two-parameter one, LogisticCompleter(rank=1, "
+                "the scale of item response theory is that of a Rasch model, LogisticCompleter(rank=0, "
+                "pattern=None) (--model rasch), or of a two-parameter one, LogisticCompleter(rank=1, "
                 f'effects="columns") (--model 2pl); this model has rank {rank} and effects '
                 f"{whose.get(effects, 'of neither side')}"
             )

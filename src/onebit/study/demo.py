@@ -60,6 +60,8 @@ def draw(world: World, probability: Array, uncertainty: Array, path: Path) -> No
         axis.set_xticks([])
         axis.set_yticks([])
         axis.set_xlabel("columns")
+        if axis is axes[-1] and not wrong.any():
+            axis.text(0.5, 0.5, "no entry is wrong", transform=axis.transAxes, ha="center", color="grey")
         if matrix is probability or matrix is uncertainty:
             figure.colorbar(image, ax=axis, shrink=0.85)
     axes[0].set_ylabel("rows")
