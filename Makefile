@@ -43,7 +43,6 @@ test: install
 
 # Lines that the tests run, of all but what numba and Triton compile. The GPU's modules have tests of their own.
 coverage: install
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt pytest-cov
 	$(BIN)/python -m pytest -n auto --dist worksteal --cov=onebit --cov-report=term:skip-covered
 
 # The served page in a real browser. Debian's packages are installed where that is allowed; without a browser

@@ -12,16 +12,11 @@ import pytest
 from hypothesis import settings
 
 from onebit import simulate
-from onebit.completers.efforts import EFFORTS
 from onebit.data.datasets import load_movielens_100k
 
 # The first example of a test pays for compilation; results repeat from run to run.
 settings.register_profile("onebit", deadline=None, derandomize=True)
 settings.load_profile("onebit")
-
-# AutoCompleter samples for a tenth of the seconds, where a test does not ask for more.
-DEFAULT_EFFORT = EFFORTS["default"]
-EFFORTS["default"] = EFFORTS["quick"]
 
 DATA = Path(os.environ.get("ONEBIT_DATA", Path(__file__).parents[1] / "data"))
 
@@ -39,13 +34,6 @@ def forks():
         needed = ["distributed", "onebit.completers.clustered", "onebit.engine.cluster.fitting"]
         multiprocessing.set_forkserver_preload(needed)
         forkserver.ensure_running()  # before Dask names its own modules
-
-
-@pytest.fixture(autouse=True)
-def efforts(request, monkeypatch):
-    """Give a test that is marked so the effort that users have."""
-    if "default_effort" in request.keywords:
-        monkeypatch.setitem(EFFORTS, "default", DEFAULT_EFFORT)
 
 
 @pytest.fixture

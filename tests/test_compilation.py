@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
-from onebit import LogisticCompleter, simulate
+import pytest
+
+from onebit import AutoCompleter, LogisticCompleter, simulate
 from onebit.engine.cpu.compilation import MESSAGE
 from onebit.engine.sampling import ahead, passes, whole
 
@@ -37,35 +40,93 @@ def test_one_line_says_that_kernels_are_compiled():
 
 
 class Pretended:
-    """A process that is started and has ended."""
+    """A process that has ended, or hangs."""
+
+    hangs = False
 
     def __init__(self, command, **settings):
-        self.command, self.waited = command, False
+        self.command, self.environment, self.waited, self.killed = command, settings["env"], 0, False
 
-    def wait(self, seconds):
-        self.waited = True
+    def wait(self, seconds=None):
+        self.waited += 1
+        if self.hangs and not self.killed:
+            raise subprocess.TimeoutExpired(self.command, seconds)
 
     def kill(self):
-        raise AssertionError("nothing went wrong")
+        self.killed = True
 
 
-def test_the_samplers_are_compiled_beside_the_first_fits_where_they_are_not_there(monkeypatch):
-    started = []
-    monkeypatch.setattr(
-        ahead.subprocess, "Popen", lambda *given, **more: started.append(Pretended(*given)) or started[-1]
-    )
-    monkeypatch.setattr(ahead, "_compiled", lambda: True)
-    ahead.begin(2)
-    assert not started
+@pytest.fixture
+def started(monkeypatch):
+    """The processes that would be started, with nothing compiled."""
+    found = []
+
+    def start(*given, **settings):
+        found.append(Pretended(*given, **settings))
+        return found[-1]
+
+    monkeypatch.setattr(ahead.subprocess, "Popen", start)
     monkeypatch.setattr(ahead, "_compiled", lambda: False)
-    ahead.begin(1)  # a single core has no room for it
+    monkeypatch.setattr(ahead, "_tried", False)
+    monkeypatch.setattr(ahead, "_other", None)
+    monkeypatch.delenv(ahead.MARK, raising=False)
+    return found
+
+
+def test_the_samplers_are_compiled_beside_the_first_fits_once(started, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "path", ["", tmp_path, *sys.path])  # a path that is no text is nobody's
+    ahead.begin(1)  # whoever asks for one thread gets one
     assert not started
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(ahead.begin, [2] * 8))
+    assert len(started) == 1
+    assert started[0].command[:2] == [sys.executable, "-P"]
+    assert "compile_samplers()" in started[0].command[-1]
+    folders = started[0].environment["PYTHONPATH"].split(os.pathsep)
+    assert "" not in folders
+    assert [path for path in sys.path if isinstance(path, str) and path] == folders
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: ahead.wait(), range(8)))
+    assert started[0].waited == 1
+    assert not started[0].killed
     ahead.begin(2)
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize("what", ["compiled", "frozen", "inside", "another program"])
+def test_no_process_is_started_where_there_is_no_need_or_no_python(started, monkeypatch, what):
+    if what == "compiled":
+        monkeypatch.setattr(ahead, "_compiled", lambda: True)
+    elif what == "frozen":
+        monkeypatch.setattr(sys, "frozen", True, raising=False)
+    elif what == "inside":
+        monkeypatch.setenv(ahead.MARK, "1")
+    else:
+        monkeypatch.setattr(sys, "executable", "/usr/bin/uwsgi")
     ahead.begin(2)
-    assert [process.command[-1] for process in started] == ["onebit.engine.sampling.ahead"]
+    assert not started
+
+
+def test_a_process_that_hangs_is_ended(started, monkeypatch):
+    monkeypatch.setattr(Pretended, "hangs", True)
+    ahead.begin(2)
     ahead.wait()
-    assert started[0].waited
-    ahead.wait()  # nothing to wait for
+    assert started[0].killed
+    assert started[0].waited == 2
+
+
+def test_sampled_fits_and_searches_begin_it_and_wait_for_it(monkeypatch, small_world):
+    told = []
+    monkeypatch.setattr(ahead, "begin", lambda threads: told.append(threads))
+    monkeypatch.setattr(ahead, "wait", lambda: told.append("wait"))
+    sampled = LogisticCompleter(1, inference="sampling", n_samples=4, n_burn_in=1, n_chains=1, n_jobs=2)
+    sampled.fit(small_world.pairs, small_world.answers)
+    assert told == [2, "wait"]
+    told.clear()
+    AutoCompleter(sampling_seconds=0, n_jobs=2).fit(small_world.pairs, small_world.answers)
+    assert told == []
+    AutoCompleter(sampling_seconds=0.1, n_jobs=2).fit(small_world.pairs, small_world.answers)
+    assert told[0] == 2
 
 
 def test_what_that_process_compiles_is_what_a_sampled_fit_needs():

@@ -42,7 +42,6 @@ def test_every_kept_model_is_made_again():
     assert set(KEPT) == set(MAKERS)
 
 
-@pytest.mark.default_effort
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_seed_gives_the_model_that_it_gave_before(name):
     world = simulate.world("B2", rank=2, shape=(50, 40), density=0.5, seed=5)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from onebit import cli, simulate
 
 ROOT = Path(__file__).parents[1]
+TITLES = ("MovieLens 100k", "made, the size of MovieLens 20M")
 
 
 def blocks(kind):
@@ -64,5 +65,26 @@ def test_the_two_commands_are_targets_of_make():
 
 def test_every_link_of_the_readme_leads_somewhere():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert (ROOT / target).exists(), target
+
+
+def test_the_figures_are_those_of_the_page():
+    """Of MovieLens 100k and of 20 million answers, to the digits that are shown."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    parts = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8").split("\n## ")
+    small, large = (next(part for part in parts if part.startswith(title)) for title in TITLES)
+    lines = [
+        line.strip("|").split("|") for line in text.splitlines() if re.match(r"\| [A-Za-z].*\d", line)
+    ]
+    assert len(lines) == 7
+    for line in lines:
+        name, *cells = (cell.strip().strip("*") for cell in line)
+        for part, shown in ((small, cells[:3]), (large, cells[3:])):
+            if not shown[1]:
+                continue
+            row = next(row for row in part.splitlines() if row.startswith(f"| {name} |"))
+            for said, full in zip(shown, row.strip("|").split("|")[1:4], strict=True):
+                digits = len(said.strip("*").partition(".")[2])
+                exact = float(full.strip().strip("*"))
+                assert float(said.strip("*")) == pytest.approx(exact, abs=0.5001 * 10.0**-digits), name

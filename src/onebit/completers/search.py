@@ -120,7 +120,7 @@ class Search:
         self.pattern = pattern
         self.budget = budget
         self.spent = 0.0  # seconds of sampling, by the reckoning
-        if budget is not NO_SAMPLING and not crew.on_gpu:
+        if budget.seconds > 0.0 and not crew.on_gpu:
             ahead.begin(crew.count)
         self._known: dict[tuple[int, tuple[bool, bool]], Known] = {}
         self.rng = rng

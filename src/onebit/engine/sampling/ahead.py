@@ -1,7 +1,8 @@
 """Compiling the samplers in a process of its own, while the variational fits that come first run.
 
 Their kernels take longer to compile than all others, and numba compiles one function at a time in a
-process. What the other process has compiled is kept on disk, where this one finds it.
+process. What the other process has compiled is kept on disk, where this one finds it. It is started once
+in the life of a process, and nothing depends on it: what it has not compiled is compiled here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -23,49 +25,69 @@ from onebit.engine.sampling.sampler import sample
 from onebit.model.gaussians import independent_gaussians
 from onebit.model.posterior import Posterior
 
-# Beyond this something is wrong with the other process: they are compiled here after all.
+# Beyond this something is wrong with the other process.
 LONGEST_WAIT = 120.0
+# In the environment of the other process, so that it starts none itself.
+MARK = "ONEBIT_COMPILING_AHEAD"
+_COMMAND = "from onebit.engine.sampling.ahead import compile_samplers; compile_samplers()"
 
+_lock = Lock()
+_tried = False
 _other: subprocess.Popen[bytes] | None = None
 
 
 def begin(threads: int) -> None:
-    """Start compiling, where that has not been done and there is a core to do it."""
-    global _other
-    python = "python" in Path(sys.executable or "").name.lower()
-    if _other is not None or threads < 2 or not python or _compiled():
-        return
-    command = [sys.executable, "-P", "-W", "ignore", "-m", "onebit.engine.sampling.ahead"]
-    try:
-        _other = subprocess.Popen(
-            command,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(part for part in sys.path if part)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-    except OSError:
-        return
-    atexit.register(_other.kill)
+    """Start compiling, unless that has been done or tried, or the fit is to have a single thread."""
+    global _tried, _other
+    with _lock:
+        if _tried or threads < 2 or not _may_start() or _compiled():
+            return
+        _tried = True
+        folders = [part for part in sys.path if isinstance(part, str) and part]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders), MARK: "1"}
+        try:
+            _other = subprocess.Popen(
+                [sys.executable, "-P", "-c", _COMMAND],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+            )
+        except (OSError, ValueError):
+            return
+        atexit.register(_end, _other)
 
 
 def wait() -> None:
     """Wait until the other process, if there is one, has compiled what sampling needs."""
     global _other
-    if _other is None:
-        return
-    try:
-        _other.wait(LONGEST_WAIT)
-    except subprocess.TimeoutExpired:
-        _other.kill()
-    atexit.unregister(_other.kill)
-    _other = None
+    with _lock:
+        if _other is None:
+            return
+        try:
+            _other.wait(LONGEST_WAIT)
+        except subprocess.TimeoutExpired:
+            _end(_other)
+        atexit.unregister(_end)
+        _other = None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def _may_start() -> bool:
+    """Say whether this is Python itself, and not a program that has it inside, or the other process."""
+    frozen = getattr(sys, "frozen", False) or MARK in os.environ
+    return not frozen and "python" in Path(sys.executable or "").name.lower()
 
 
 def _compiled() -> bool:
-    """Say whether the disk holds what was compiled of the present sources."""
+    """Say whether this process or the disk has what is compiled of the present sources."""
     try:
-        return bool(passes.sample_rows._cache._cache_file._load_index())
+        return bool(passes.sample_rows.signatures or passes.sample_rows._cache._cache_file._load_index())
     except (AttributeError, OSError):  # numba's own business, which may change: then as if it were there
         return True
 
@@ -82,7 +104,3 @@ def compile_samplers() -> None:
     hyper = hierarchy.update((rows.sums(hierarchy, 0), columns.sums(hierarchy, 1)), None)
     posterior = Posterior(rows, columns, hyper, hierarchy)
     sample(answers, posterior, recipe.loss, 1.0, Plan(2, 1), 0, Threads(1, None))
-
-
-if __name__ == "__main__":
-    compile_samplers()

@@ -109,7 +109,7 @@ def _hats(strips, totals, tails):
             edges[_STRIPS - count] = right
             right -= min(_AREA / (_HIGHER * _tilted_density(tilt, right)), right)
         edges[0] = 0.0
-        for k in range(count):
+        for k in range(count):  # to the left, so that nothing is read after it was written
             edges[k + 1] = edges[_STRIPS - count + k]
         rate = 0.125 * math.pi**2 + 0.5 * tilt * tilt
         while True:
