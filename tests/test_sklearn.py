@@ -1,4 +1,7 @@
-"""scikit-learn's own checks of estimators; those that cannot hold are named, with the reason."""
+"""scikit-learn's own checks of estimators; those that cannot hold are named, with the reason.
+
+AutoCompleter hands over to one of these, and would take minutes.
+"""
 
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
