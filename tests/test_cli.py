@@ -84,3 +84,15 @@ def test_the_demo_shows_movielens_with_its_titles(movielens_folder, tmp_path):
     model = onebit.load(tmp_path / "movielens.onebit")
     assert "Toy Story (1995)" in model.columns_.labels
     assert "Toy Story (1995)" in (tmp_path / "movielens.html").read_text()
+
+
+@pytest.mark.parametrize("other", ["yes", "no"])
+def test_answers_that_are_all_the_same_are_spoken_of(tmp_path, other):
+    lines = [f"p{i},f{j},{'yes' if (i, j) != (1, 1) else other}" for i in range(6) for j in range(5)]
+    table = tmp_path / "likes.csv"
+    table.write_text("person,film,liked\n" + "\n".join(lines) + "\n")
+    result = runner.invoke(
+        cli.app, ["fit", str(table), "-m", "logistic", "-o", str(tmp_path / "m.onebit")]
+    )
+    assert result.exit_code == 0, result.output
+    assert ("all answers are the same" in result.output) == (other == "yes")

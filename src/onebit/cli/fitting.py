@@ -32,6 +32,9 @@ from onebit.cli.shell import (
 )
 from onebit.data.files import identity
 
+# Beyond so many answers they are sorted where the fit is, and not looked at before.
+LOOKED_AT = 10_000_000
+
 
 def fit(
     file: o.Input,
@@ -226,6 +229,11 @@ def fit(
             if certify_file is not None:
                 held = read(voice, certify_file, *options, may_lack=True).observations.written_like(seen)
         voice.note(f"{seen.n:,} answers of {rows:,} rows and {columns:,} columns")
+        if seen.n <= LOOKED_AT and seen.by_row.sign.min() == seen.by_row.sign.max():
+            voice.note(
+                "all answers are the same, which tells nothing apart: likes without dislikes are for "
+                "other programs"
+            )
         if own:
             voice.note(f"and {held.n:,} held out for the certificate: it speaks of answers like these")
         elif certify:
