@@ -90,7 +90,7 @@ $(VENV)/.docs: $(VENV)/.installed
 	touch $@
 
 bench-accuracy: install
-	$(BIN)/python -m benchmarks.accuracy --data $(DATA) --output docs/accuracy.md
+	$(BIN)/python -m benchmarks.accuracy --data $(DATA) --output docs/accuracy.md $(if $(RESULTS),--results $(RESULTS))
 
 bench-certificates: install
 	$(BIN)/python -m benchmarks.certificates --data $(DATA) --keep build/bench-certificates --output docs/coverage.md

@@ -62,12 +62,18 @@ def test_the_accuracy_page_has_every_world_and_every_model(answers_file, monkeyp
     monkeypatch.setattr(accuracy, "REAL", tried)
     output = answers_file / "page.md"
     options = ["--seeds", "2", "--size", "30", "--splits", "2", "--data", str(answers_file)]
-    accuracy.main([*options, "--output", str(output)])
+    options += ["--jobs", "1", "--results", str(answers_file / "kept.jsonl"), "--output", str(output)]
+    accuracy.main(options)
     simulated, real = tables(output.read_text())
     assert [row[0] for row in simulated[1:]] == np.repeat(simulate.WORLDS, 2).tolist()
     assert all(0 <= error <= 60 for error in figures(simulated, "error %"))
     assert [row[0] for row in real[1:]] == list(tried)
     assert all(40 < value <= 100 for value in figures(real, "accuracy %"))
+    # What was kept is not measured again.
+    written = output.read_text()
+    monkeypatch.setattr(accuracy, "measured", None)
+    accuracy.main(options)
+    assert output.read_text() == written
 
 
 def test_the_page_of_what_is_known_has_the_pattern_and_cold_starts(tmp_path, monkeypatch):
