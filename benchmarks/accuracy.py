@@ -47,7 +47,9 @@ TARGETS = {
 REAL: Makers = {
     "effects only": lambda seed: LogisticCompleter(0, random_state=seed),
     "LogisticCompleter()": lambda seed: LogisticCompleter(random_state=seed),
+    'LogisticCompleter(tol="auto")': lambda seed: LogisticCompleter(tol="auto", random_state=seed),
     "HingeCompleter()": lambda seed: HingeCompleter(random_state=seed),
+    'HingeCompleter(tol="auto")': lambda seed: HingeCompleter(tol="auto", random_state=seed),
     "AutoCompleter()": lambda seed: AutoCompleter(random_state=seed),
 }
 MOVIELENS, HELD_OUT = "ml-100k", 5000
@@ -119,6 +121,7 @@ def measured(task: Task, tried: Makers, folder: Path | None) -> tuple[Task, dict
         "accuracy": float(model.score(pairs.iloc[test], answers[test])),
         "log_loss": float(log_loss(answers[test], model.predict_proba(pairs.iloc[test]))),
         "rank": int(model.rank_),
+        "rounds": getattr(model, "n_iter_", 0),  # AutoCompleter has many descents
         "seconds": seconds,
     }
 
@@ -199,10 +202,13 @@ def real_table(results: Results, name: str) -> tuple[str, int]:
                 summary((result["accuracy"] for result in found), 100),
                 summary((result["log_loss"] for result in found), digits=4),
                 f"{np.median([result['rank'] for result in found]):g}",
+                "" if "Auto" in method else f"{np.mean([result['rounds'] for result in found]):.0f}",
                 f"{np.mean([result['seconds'] for result in found]):.1f}",
             ]
         )
-    return markdown(["model", "accuracy %", "log-loss", "rank (median)", "seconds"], lines), splits
+    return markdown(
+        ["model", "accuracy %", "log-loss", "rank (median)", "rounds", "seconds"], lines
+    ), splits
 
 
 def page(results: Results, names: list[str], seeds: int, size: int, where: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from onebit import HingeCompleter, LogisticCompleter, Observations
 from onebit.data.ids import IdIndex
 from onebit.engine.cpu.passes import STEPS
-from onebit.engine.descent import Schedule, minimise
+from onebit.engine.descent import AUTO_GAIN, HELD_ROUNDS, ROTATE_EVERY, Schedule, minimise
 from onebit.engine.workers import Cpu, Machine, workers
 from onebit.model.gaussians import Gaussians
 from onebit.model.hierarchy import Hierarchy
@@ -161,6 +161,21 @@ def test_a_warm_start_ends_where_the_cold_one_did(seen):
     )  # fmt: skip
     assert warm.n_iter <= cold.n_iter // 2
     assert warm.path[0] == pytest.approx(cold.objective, rel=1e-7)
+
+
+@pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=["logistic", "hinge"])
+def test_auto_stops_at_the_first_four_rounds_that_gain_little(seen, loss):
+    hierarchy = setting(seen, (True, True), InverseGamma(1.0, 1.5))
+    auto = run(seen, hierarchy, loss, True, tol="auto", max_iter=200)
+    longer = run(seen, hierarchy, loss, True, tol=1e-9, max_iter=200)
+    assert auto.converged
+    assert auto.n_iter < longer.n_iter
+    # The objective before the columns move, round by round: the same descent, stopped by its own rule.
+    course = longer.path[1 : 2 * auto.n_iter : 2]
+    np.testing.assert_array_equal(auto.path[1:-1:2], course)
+    gains = (course[:-ROTATE_EVERY] - course[ROTATE_EVERY:]) / ROTATE_EVERY
+    assert gains[-1] <= AUTO_GAIN
+    assert (gains[HELD_ROUNDS:-1] > AUTO_GAIN).all()
 
 
 def test_the_start_of_a_fit_is_not_the_saddle_at_zero(small_world):

@@ -135,7 +135,7 @@ def test_world_a2_is_recovered(world):
     assert model.rank_ == 2
 
 
-@pytest.mark.parametrize("setting", [{"effects": True}, {"covariance": "full"}])
+@pytest.mark.parametrize("setting", [{"effects": True}, {"covariance": "full"}, {"tol": "auto"}])
 def test_what_the_paper_does_not_have_is_refused(world, setting):
     with pytest.raises(ValueError, match='method="paper"'):
         HingeCompleter(method="paper", **setting).fit(world.pairs, world.answers)

@@ -48,7 +48,7 @@ CHECKS: dict[str, Check] = {
     "keep_mb": Positive(),
     "n_init": Whole(1),
     "max_iter": Whole(1),
-    "tol": Positive(),
+    "tol": Either(Positive(), OneOf(("auto",))),
     "device": Device(),
     "verbose": Whole(0),
 }
@@ -144,7 +144,7 @@ def _advice(recipe: Recipe, descent: Fit) -> list[str]:
         )
     if not descent.converged:
         advice.append(
-            f"stopped after {descent.n_iter} rounds before it settled to tol={recipe.schedule.tol:g}; "
+            f"stopped after {descent.n_iter} rounds before it settled to tol={recipe.schedule.tol!r}; "
             "raise max_iter or tol"
         )
     return advice

@@ -50,7 +50,8 @@ class GibbsCompleter(PairClassifier):
     effects : bool or "auto"
         Row and column effects, or whichever has the better bound.
     prior, prior_scale, covariance, max_iter, tol, random_state, n_jobs, device, verbose
-        As for LogisticCompleter; ``prior_scale`` is smaller here, since columns are not pruned by it.
+        As for LogisticCompleter; ``prior_scale`` is smaller here, since columns are not pruned by it, and
+        ``tol`` is a number.
 
     Attributes
     ----------
@@ -77,6 +78,7 @@ class GibbsCompleter(PairClassifier):
     _uncalibrated: ClassVar[str | None] = "they are shares of drawn predictors that say yes"
     _checks: ClassVar[dict[str, Check]] = {name: CHECKS[name] for name in _SHARED} | {
         "prior_scale": Positive(),
+        "tol": Positive(),
         "temperature": Instance((str,), Positive()),
         "effects": OneOf(("auto", True, False)),
     }

@@ -96,7 +96,7 @@ class HingeCompleter(PairClassifier):
         calibrate: bool = True,
         n_init: int = 1,
         max_iter: int = 200,
-        tol: float = 1e-5,
+        tol: float | str = 1e-5,
         random_state: Any = None,
         n_jobs: int | None = -1,
         device: str = "cpu",
@@ -151,6 +151,8 @@ class HingeCompleter(PairClassifier):
             raise ValueError('method="paper" has independent coordinates; set covariance="diagonal"')
         if not engine and self.pattern not in ("auto", None):
             raise ValueError(f'method="paper" knows no pattern; set pattern=None, not {self.pattern!r}')
+        if not engine and self.tol == "auto":
+            raise ValueError('method="paper" stops where scores change little; set tol to a number')
         full = self.covariance == "full" or (self.covariance == "auto" and engine)
         return recipe_of(self, effects=effects, full=full, paper=not engine, calibrate=self.calibrate)
 

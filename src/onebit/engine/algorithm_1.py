@@ -212,6 +212,8 @@ def minimise_avb(
     best_state = (rows.mean, rows.variance, columns.mean, columns.variance, hyper)
     path = [best.total]
     converged = False
+    assert not isinstance(schedule.tol, str)  # it has a rule of its own
+    limit = SQUARED_TOLERANCE * schedule.tol
     n_iter = 0
     for n_iter in range(1, schedule.max_iter + 1):
         before = (rows.mean, columns.mean)
@@ -235,9 +237,7 @@ def minimise_avb(
         if callback is not None:
             callback(Progress(n_iter, schedule.max_iter, present.total))
         change, size = _squared_change((rows.mean, columns.mean), before)
-        if n_iter > schedule.held_rounds and change <= SQUARED_TOLERANCE * schedule.tol * max(
-            size, 1e-12
-        ):
+        if n_iter > schedule.held_rounds and change <= limit * max(size, 1e-12):
             converged = True
             break
     posterior = Posterior(
