@@ -115,7 +115,7 @@ bench-known: $(VENV_PEERS)/.installed
 	$(BIN_PEERS)/python -m benchmarks.known --data $(DATA) --auto-splits 3 --output docs/known.md
 
 bench-sampling: $(VENV_PEERS)/.installed
-	$(BIN_PEERS)/python -m benchmarks.sampling --data $(DATA) --output docs/sampling-peers.md
+	$(BIN_PEERS)/python -m benchmarks.sampling --data $(DATA) --output docs/sampling-peers.md $(if $(RESULTS),--results $(RESULTS))
 
 bench-ask: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.asking --data $(DATA) --output docs/asking.md \

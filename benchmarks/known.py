@@ -152,8 +152,11 @@ def smurff(split: Split, features: bool = False) -> Fit:
     return Fit(ndtr(mean / np.sqrt(1.0 + spread)), seconds)
 
 
-def myfm(split: Split, told: str = "") -> Fit:
-    """Sample a factorisation machine (probit) on ids, with the pattern or the features beside them."""
+def myfm(split: Split, told: str = "", rank: int = RANK, sweeps: int = SWEEPS) -> Fit:
+    """Sample a factorisation machine (probit) on ids, with the pattern or the features beside them.
+
+    A fifth of the sweeps is its burn-in.
+    """
     os.environ.setdefault("TQDM_DISABLE", "1")  # no progress bars
     import myfm as package
 
@@ -173,14 +176,14 @@ def myfm(split: Split, told: str = "") -> Fit:
         codes = table.codes[places].T
         return [package.RelationBlock(*part) for part in zip(codes.tolist(), sides, strict=True)]
 
-    model, test = package.MyFMClassifier(rank=RANK, random_seed=split.seed), relations(split.test)
+    model, test = package.MyFMClassifier(rank=rank, random_seed=split.seed), relations(split.test)
     begin = time.perf_counter()
     model.fit(
         None,
         table.signs[split.train] > 0,
         X_rel=relations(split.train),
-        n_iter=SWEEPS,
-        n_kept_samples=SWEEPS - BURN_IN,
+        n_iter=sweeps,
+        n_kept_samples=sweeps - sweeps // 5,
         group_shapes=[part.shape[1] for block in blocks for part in block],
     )
     seconds = time.perf_counter() - begin

@@ -1,23 +1,30 @@
-"""The sampler beside SMURFF: log-loss and the time of a sweep, in one run with the same K and sweeps.
+"""Sampling beside peers that sample.
 
-    make bench-sampling                  # everything, about half an hour on two cores
+AutoCompleter's defaults against SMURFF and myFM at their best, and our sampler against SMURFF's at the
+same K and sweeps, each in one run.
+
+    make bench-sampling                  # everything, an hour or more on two cores
     python -m benchmarks.sampling --data FOLDER --output docs/sampling-peers.md
 
 Real data is read from FOLDER (``ml-100k/u.data`` and ``*.parquet`` files with columns row, col, y); what
-is not there is left out. Each uses one thread. World B3 is held against a sampler that knows the true
-prior and rank.
+is not there is left out. World B3 is held against a sampler that knows the true prior and rank.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
+import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,6 +33,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks import known
 from onebit import AutoCompleter, LogisticCompleter, simulate
 from onebit.study.oracle import oracle_scores
 from onebit.study.page import markdown
@@ -42,9 +50,6 @@ REAL = {
 }
 # Of world B3: rows and columns, and ranks.
 SIZE, RANKS = 200, (3, 5)
-# Of SMURFF beside AutoCompleter: values of K and numbers of sweeps.
-SETTINGS = ((10, 100), (10, 500), (32, 100), (32, 500))
-
 
 TEXT = """Made by `make bench-sampling`: `LogisticCompleter(K, inference="sampling")` and SMURFF's probit
 sampler, one after the other in one run on one thread ({machine}), {sweeps} sweeps each ({burn_in}
@@ -53,12 +58,12 @@ answers of MovieLens 100k (five splits), a tenth of the others (three). Means an
 differences are paired, ours less SMURFF's. "A quarter of the sweeps" is the log-loss of a run of a
 quarter of the length less that of the whole one. Times are medians."""
 CONTEST = """Made by `make bench-sampling`: log-loss of `AutoCompleter(random_state=0)` with its
-defaults, and of SMURFF's probit sampler (a fifth of its sweeps is burn-in) at two values of K and two
-lengths, on
-{cores} cores ({machine}), one after the other in one run. Held out: 5,000 answers of MovieLens 100k, a
-tenth of the others; splits of each at random: {splits}. Seconds are of the whole fit; of SMURFF, of its
-sweeps. Its best is chosen by the held-out answers themselves, in its favour. "Worst R-hat" is that of
-every functional in AutoCompleter's `diagnostics_`."""
+defaults, of SMURFF's probit sampler and of myFM's, which is told with every id its line of the pattern of
+answers, at several values of K and numbers of sweeps (a fifth of them is burn-in). On {cores} cores
+({machine}), one after the other in one run; myFM uses one of them. Held out: 5,000 answers of MovieLens
+100k, a tenth of the others; splits of each at random: {splits}. Seconds are of the whole fit; of SMURFF,
+of its sweeps. The best of a peer is chosen by the held-out answers themselves, in its favour. "Worst
+R-hat" is the largest of every functional in AutoCompleter's `diagnostics_`, of all splits."""
 WORLD = """## World B3, {seeds} seeds
 
 Error against sign(M) in %, K = 10, no effects, {size} x {size}, 20 % seen. The oracle is a sampler
@@ -225,41 +230,116 @@ def real(folder: Path, names: list[str]) -> str:
     return markdown(head, lines)
 
 
-def contest(folder: Path, names: list[str], splits: int, cores: int) -> str:
-    """Hold AutoCompleter's defaults against SMURFF at several sizes and lengths, with the same cores."""
-    lines = []
+class Score(NamedTuple):
+    """What a contestant scored on a split: log-loss, seconds, and its worst R-hat where that is known."""
+
+    log_loss: float
+    seconds: float
+    rhat: float = np.nan
+
+
+def auto_score(split: Split, seed: int, cores: int) -> Score:
+    """Score AutoCompleter with its defaults."""
+    result, rhat, _ = auto(split)
+    return Score(result.log_loss, result.sweep, float(rhat))
+
+
+def smurff_score(split: Split, seed: int, cores: int, rank: int, sweeps: int) -> Score:
+    """Score SMURFF on all cores."""
+    result = smurff(split, rank, sweeps, cores)
+    return Score(result.log_loss, result.sweep * sweeps)
+
+
+def myfm_score(split: Split, seed: int, cores: int, rank: int, sweeps: int) -> Score:
+    """Score myFM, which is told the pattern of both sides and works on one core."""
+    nothing = tuple(pd.DataFrame(index=pd.RangeIndex(size)) for size in split.shape)
+    table = known.Table(split.pairs.astype(np.int64), split.signs, nothing)
+    fit = known.myfm(known.Split(table, split.train, split.test, seed), "pattern", rank, sweeps)
+    return Score(score(split, fit.chance, 0.0).log_loss, fit.seconds)
+
+
+def contestants() -> dict[tuple[str, int, int], Callable[..., Score]]:
+    """Return who takes part: a name, K and the number of sweeps."""
+    found: dict[tuple[str, int, int], Callable[..., Score]] = {("AutoCompleter", 0, 0): auto_score}
+    for name, (package, settings, tried) in PEERS.items():
+        if installed(package):
+            found |= {(name, *one): partial(tried, rank=one[0], sweeps=one[1]) for one in settings}
+        else:
+            print(f"{name} is left out: {package} is not installed", flush=True)
+    return found
+
+
+def installed(package: str) -> bool:
+    """Say whether a package is here."""
+    return package in sys.modules or find_spec(package) is not None
+
+
+Scores = dict[tuple[str, int, str, int, int], Score]
+
+
+def scored(folder: Path, names: list[str], splits: int, cores: int, kept: Path | None) -> Scores:
+    """Let all contestants score on all splits; what was scored before is kept."""
+    scores: Scores = {}
+    if kept is not None and kept.exists():
+        for line in kept.read_text(encoding="utf-8").splitlines():
+            key, values = json.loads(line)
+            scores[tuple(key)] = Score(*values)
     for name in names:
         data = read(folder, name)
         if data is None:
             continue
-        mine: list[Result] = []
-        mixing: list[float] = []
-        theirs: dict[tuple[int, int], list[Result]] = {setting: [] for setting in SETTINGS}
-        for split in splits_of(data, REAL[name][1], splits):
-            result, rhat, _ = auto(split)
-            mine.append(result)
-            mixing.append(rhat)
-            for rank, sweeps in SETTINGS:
-                theirs[rank, sweeps].append(smurff(split, rank, sweeps, cores))
-        best = min(SETTINGS, key=lambda one: np.mean([part.log_loss for part in theirs[one]]))
-        lines.append(
-            [
-                name,
-                mean_of([part.log_loss for part in mine]),
-                f"{np.mean([part.sweep for part in mine]):.0f}",
-                f"{max(mixing):.2f}" if np.isfinite(mixing).all() else "not sampled",
-                mean_of([part.log_loss for part in theirs[best]]),
+        for seed, split in enumerate(splits_of(data, REAL[name][1], splits)):
+            for who, tried in contestants().items():
+                key = (name, seed, *who)
+                if key not in scores:
+                    scores[key] = tried(split, seed, cores)
+                    print(*key, *scores[key], flush=True)
+                    if kept is not None:
+                        with kept.open("a", encoding="utf-8") as file:
+                            file.write(json.dumps([key, scores[key]]) + "\n")
+    return scores
+
+
+def contest(scores: Scores) -> str:
+    """Return the table of AutoCompleter's defaults beside each peer at its best."""
+    lines = []
+    here = [who for who in PEERS if any(key[2] == who for key in scores)]
+
+    def of(name: str, *who: object) -> list[Score]:
+        return [score for key, score in scores.items() if key[0] == name and key[2:] == who]
+
+    for name in dict.fromkeys(key[0] for key in scores):
+        mine = of(name, "AutoCompleter", 0, 0)
+        worst = max(part.rhat for part in mine)
+        line = [
+            name,
+            mean_of([part.log_loss for part in mine]),
+            f"{np.mean([part.seconds for part in mine]):.0f}",
+            f"{worst:.2f}" if np.isfinite(worst) else "not sampled",
+        ]
+        for who in here:
+            tried = {one: of(name, who, *one) for one in PEERS[who][1]}
+            means = {one: np.mean([part.log_loss for part in found]) for one, found in tried.items()}
+            best = min(means, key=lambda one: means[one])
+            line += [
+                mean_of([part.log_loss for part in tried[best]]),
                 f"{best[0]}, {best[1]}",
-                f"{np.mean([part.sweep for part in theirs[best]]) * best[1]:.0f}",
-                *(mean_of([part.log_loss for part in theirs[one]]) for one in SETTINGS),
+                f"{np.mean([part.seconds for part in tried[best]]):.0f}",
+                ", ".join(f"{mean:.4f}" for mean in means.values()),
             ]
-        )
-        print(" | ".join(lines[-1]), flush=True)
-    head = [
-        "matrix", "AutoCompleter", "s", "worst R-hat", "SMURFF's best", "its K, sweeps", "s",
-        *(f"K {rank}, {sweeps}" for rank, sweeps in SETTINGS),
-    ]  # fmt: skip
+        lines.append(line)
+    head = ["matrix", "AutoCompleter", "s", "worst R-hat"]
+    for who in here:
+        settings = ", ".join(f"{rank}/{sweeps}" for rank, sweeps in PEERS[who][1])
+        head += [f"{who}'s best", "its K, sweeps", "s", f"at {settings}"]
     return markdown(head, lines)
+
+
+# Who takes part: package, values of K and numbers of sweeps, and who runs it.
+PEERS: dict[str, tuple[str, tuple[tuple[int, int], ...], Callable[..., Score]]] = {
+    "SMURFF": ("smurff", ((10, 100), (10, 500), (32, 100), (32, 500)), smurff_score),
+    "myFM": ("myfm", ((10, 200), (32, 200)), myfm_score),
+}
 
 
 def mean_of(values: list[float]) -> str:
@@ -293,14 +373,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--matrices", nargs="+", default=list(REAL), choices=list(REAL))
     parser.add_argument("--seeds", type=int, default=10, help="draws of world B3")
     parser.add_argument("--splits", type=int, default=3, help="of each matrix, beside AutoCompleter")
-    parser.add_argument("--only-contest", action="store_true", help="AutoCompleter beside SMURFF alone")
+    parser.add_argument(
+        "--only-contest", action="store_true", help="AutoCompleter beside its peers alone"
+    )
+    parser.add_argument(
+        "--results", type=Path, help="keep the contest's scores here, and go on from them"
+    )
     arguments = parser.parse_args(argv)
     warnings.simplefilter("ignore", ConvergenceWarning)
     cores = os.cpu_count() or 1
     parts = [
-        "# Sampling beside SMURFF",
+        "# Sampling beside SMURFF and myFM",
         CONTEST.format(machine=platform.machine(), cores=cores, splits=arguments.splits),
-        contest(arguments.data, arguments.matrices, arguments.splits, cores),
+        contest(scored(arguments.data, arguments.matrices, arguments.splits, cores, arguments.results)),
     ]
     if not arguments.only_contest:
         parts += [

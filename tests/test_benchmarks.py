@@ -5,6 +5,7 @@ import re
 import sys
 import warnings
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -166,19 +167,55 @@ class Session:
         ]
 
 
-def test_the_sampling_page_compares_two_samplers_and_an_oracle(answers_file, monkeypatch):
+class Relation(NamedTuple):
+    """Stands in for myFM's relation: the places of the answers in a matrix, and the matrix."""
+
+    places: list[int]
+    matrix: object
+
+
+class Machine:
+    """Stands in for myFM's classifier: half a chance for every pair."""
+
+    def __init__(self, rank, random_seed):
+        pass
+
+    def fit(self, X, y, X_rel, n_iter, n_kept_samples, group_shapes):
+        # Ids and the pattern, of both sides.
+        assert len(group_shapes) == 4
+        assert n_kept_samples == 8
+
+    def predict_proba(self, X, X_rel):
+        return np.full(len(X_rel[0].places), 0.5)
+
+
+def test_the_sampling_page_compares_samplers_and_an_oracle(answers_file, monkeypatch):
     package = SimpleNamespace(TrainSession=Session, ProbitNoise=lambda threshold: None)
     monkeypatch.setitem(sys.modules, "smurff", package)
+    monkeypatch.setitem(
+        sys.modules, "myfm", SimpleNamespace(MyFMClassifier=Machine, RelationBlock=Relation)
+    )
     for name, value in {
         "BURN_IN": 4, "SAMPLES": 8, "SWEEPS": 12, "SIZE": 40, "RANKS": (2,),
-        "REAL": {"small": (2, 0.1, (2,))}, "SETTINGS": ((2, 10), (3, 10)),
+        "REAL": {"small": (2, 0.1, (2,))},
+        "PEERS": {
+            "SMURFF": ("smurff", ((2, 10), (3, 10)), sampling.smurff_score),
+            "myFM": ("myfm", ((2, 10),), sampling.myfm_score),
+        },
     }.items():  # fmt: skip
         monkeypatch.setattr(sampling, name, value)
-    output = answers_file / "page.md"
-    sampling.main(["--data", str(answers_file), "--seeds", "2", "--splits", "2", "--output", str(output)])
+    output, kept = answers_file / "page.md", answers_file / "kept.jsonl"
+    options = ["--data", str(answers_file), "--seeds", "2", "--splits", "2", "--output", str(output)]
+    sampling.main([*options, "--results", str(kept)])
     contest, real, oracle = tables(output.read_text())
     assert contest[1][0] == "small"
     assert 0.3 < figures(contest, "AutoCompleter")[0] < 1
+    # A coin for every cell, told the same by every setting.
+    assert figures(contest, "SMURFF's best")[0] == pytest.approx(np.log(2), abs=0.1)
+    assert len(kept.read_text().splitlines()) == 2 * 4
+    monkeypatch.setattr(sampling, "auto", None)  # what was scored is not scored again
+    sampling.main([*options, "--results", str(kept), "--only-contest"])
+    assert tables(output.read_text())[0] == contest
     assert real[1][:2] == ["small", "2"]
     assert 0.3 < figures(real, "log-loss")[0] < 1
     assert 0 <= figures(oracle, "sampling")[0] <= 60
