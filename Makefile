@@ -11,7 +11,7 @@ DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
 
 .PHONY: install demo dist test coverage test-gpu test-browser lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
-  bench-known bench-sampling bench-updates bench-serve bench-growth bench-gpu bench-dask bench-fuzz bench-ask figures clean
+  bench-known bench-sampling bench-updates bench-serve bench-growth bench-gpu bench-dask bench-fuzz bench-ask gallery figures clean
 
 install: $(VENV)/.installed
 
@@ -138,6 +138,10 @@ bench-gpu: $(VENV_GPU)/.installed
 bench-dask: install
 	$(BIN)/python -m benchmarks.distributed --output docs/distributed.md \
 	  $(if $(RESULTS),--results $(RESULTS)) $(if $(TABLES),--data $(TABLES))
+
+# The pictures of the pages that show by example; two minutes.
+gallery: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.gallery
 
 # Every page of docs/ whose figures are older than what they speak of; hours, and each page is kept once it is there.
 figures: install

@@ -12,7 +12,6 @@ Every fit has a core to itself. ``--results`` keeps what was measured, and a run
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import time
 import warnings
@@ -26,6 +25,7 @@ import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
+from benchmarks.kept import Kept
 from onebit import AutoCompleter, HingeCompleter, LogisticCompleter, simulate
 from onebit.data.datasets import load_movielens_100k
 from onebit.engine.cpu.threads import thread_count
@@ -146,27 +146,18 @@ def planned(folder: Path | None, seeds: int, size: int, splits: int) -> list[Tas
 Results = dict[Task, dict[str, float]]
 
 
-def run(tasks: list[Task], folder: Path | None, jobs: int, kept: Path | None) -> Results:
-    """Do what is missing of some tasks, each on a core; a line a task is kept."""
-    results: Results = {}
-    if kept is not None and kept.exists():
-        for line in kept.read_text(encoding="utf-8").splitlines():
-            entry = json.loads(line)
-            results[Task(**entry["task"])] = entry["result"]
-    missing = [task for task in tasks if task not in results]
+def run(tasks: list[Task], folder: Path | None, jobs: int, kept: Kept) -> Results:
+    """Do what is missing of some tasks, each on a core."""
+    missing = [task for task in tasks if task not in kept]
     with joblib.parallel_config("loky", inner_max_num_threads=1):
         work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
         calls = (joblib.delayed(measured)(task, makers(task.data), folder) for task in missing)
         for number, (task, result) in enumerate(work(calls), start=1):
-            results[task] = result
+            kept.keep(task, result)
             told = ", ".join(f"{name} {value:.4g}" for name, value in result.items())
-            print(
-                f"{number} of {len(missing)}: {task.data} {task.method} {task.seed}: {told}", flush=True
-            )
-            if kept is not None:
-                with kept.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"task": task._asdict(), "result": result}) + "\n")
-    return {task: results[task] for task in tasks}
+            what = f"{task.data} {task.method} {task.seed}"
+            print(f"{number} of {len(missing)}: {what}: {told}", flush=True)
+    return {task: kept[task] for task in tasks}
 
 
 def worlds_table(results: Results, seeds: int) -> str:
@@ -243,7 +234,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     jobs = thread_count(arguments.jobs)
     tasks = planned(arguments.data, arguments.seeds, arguments.size, arguments.splits)
-    results = run(tasks, arguments.data, jobs, arguments.results)
+    results = run(tasks, arguments.data, jobs, Kept(arguments.results))
     where = f"{platform.machine()}, {jobs} fits at a time"
     text = page(results, tables(arguments.data), arguments.seeds, arguments.size, where)
     print("\n" + text)

@@ -9,7 +9,8 @@
 The head of a page names the version and the commit that its figures are of, and holds a fingerprint of
 what they rest on. A speed rests on the sources of the engine. An accuracy rests on what the engine gives
 under a seed, which ``tests/golden.json`` pins: a change of sources that leaves all of that as it was
-makes no accuracy older. Comments, docstrings and blank lines do not count.
+makes no accuracy older. The pictures of the gallery rest on the programs of their pages too. Comments,
+docstrings and blank lines do not count.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import onebit
+from benchmarks.pages import EXAMPLES, blocks
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -74,6 +76,7 @@ PAGES = {
     "distributed": Page(("bench-dask",), (*ENGINE, *CLUSTER, "benchmarks/distributed.py")),
     "coverage": Page(("bench-certificates",), (*RESULTS, *CERTIFICATES)),
     "coverage-asked": Page(("bench-certificates",), (*RESULTS, *CERTIFICATES)),
+    "gallery": Page(("gallery",), (*RESULTS, *SEARCH, *(f"docs/{name}.md" for name in EXAMPLES))),
 }
 
 
@@ -107,8 +110,12 @@ def fingerprint(page: Page, root: Path = ROOT) -> str:
     for pattern in page.rests_on:
         for path in sorted(root.glob(pattern)):
             text = path.read_text(encoding="utf-8")
+            if path.suffix == ".py":
+                text = essence(text)
+            elif path.suffix == ".md":  # of a page that shows by example, what it runs
+                text = essence("".join(blocks(text)))
             digest.update(path.relative_to(root).as_posix().encode())
-            digest.update((essence(text) if path.suffix == ".py" else text).encode())
+            digest.update(text.encode())
     return digest.hexdigest()[:12]
 
 

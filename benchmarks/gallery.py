@@ -1,14 +1,13 @@
 """Run the code of the pages that show by example, and draw their figures again.
 
-    python -m benchmarks.gallery
+    make gallery
 
-Every page of ``PAGES`` ends in a figure of its own name; ``docs/gallery`` holds them.
+``docs/gallery`` holds them.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 import warnings
 from pathlib import Path
@@ -17,27 +16,20 @@ from typing import Any
 import matplotlib as mpl
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.pages import EXAMPLES, blocks
+
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (
-    "recommend",
-    "score-a-test",
-    "evaluate-a-model",
-    "survey",
-    "cold-start",
-    "harder-blanks",
-    "large-tables",
-)
 
 
 def run(text: str, name: str) -> dict[str, Any]:
     """Run all blocks of Python of a page, one after the other; return what they have named."""
     mpl.use("Agg")
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    assert blocks, name
+    found = blocks(text)
+    assert found, name
     names: dict[str, Any] = {"__name__": "page"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for block in blocks:
+        for block in found:
             exec(compile(block, name, "exec"), names)
     return names
 
@@ -46,7 +38,7 @@ def main() -> None:
     """Draw all figures."""
     from matplotlib import pyplot as plt
 
-    for page in PAGES:
+    for page in EXAMPLES:
         text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
         home = Path.cwd()
         with tempfile.TemporaryDirectory() as folder:

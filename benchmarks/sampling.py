@@ -13,7 +13,6 @@ is not there is left out. World B3 is held against a sampler that knows the true
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -34,6 +33,7 @@ from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks import known
+from benchmarks.kept import Kept
 from onebit import AutoCompleter, LogisticCompleter, simulate
 from onebit.study.oracle import oracle_scores
 from onebit.study.page import markdown
@@ -277,13 +277,9 @@ def installed(package: str) -> bool:
 Scores = dict[tuple[str, int, str, int, int], Score]
 
 
-def scored(folder: Path, names: list[str], splits: int, cores: int, kept: Path | None) -> Scores:
-    """Let all contestants score on all splits; what was scored before is kept."""
+def scored(folder: Path, names: list[str], splits: int, cores: int, kept: Kept) -> Scores:
+    """Let all contestants score on all splits."""
     scores: Scores = {}
-    if kept is not None and kept.exists():
-        for line in kept.read_text(encoding="utf-8").splitlines():
-            key, values = json.loads(line)
-            scores[tuple(key)] = Score(*values)
     for name in names:
         data = read(folder, name)
         if data is None:
@@ -291,12 +287,10 @@ def scored(folder: Path, names: list[str], splits: int, cores: int, kept: Path |
         for seed, split in enumerate(splits_of(data, REAL[name][1], splits)):
             for who, tried in contestants().items():
                 key = (name, seed, *who)
-                if key not in scores:
-                    scores[key] = tried(split, seed, cores)
-                    print(*key, *scores[key], flush=True)
-                    if kept is not None:
-                        with kept.open("a", encoding="utf-8") as file:
-                            file.write(json.dumps([key, scores[key]]) + "\n")
+                if key not in kept:
+                    kept.keep(key, tried(split, seed, cores))
+                    print(*key, *kept[key], flush=True)
+                scores[key] = Score(*kept[key])
     return scores
 
 
@@ -382,10 +376,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     warnings.simplefilter("ignore", ConvergenceWarning)
     cores = os.cpu_count() or 1
+    kept = Kept(arguments.results)
     parts = [
         "# Sampling beside SMURFF and myFM",
         CONTEST.format(machine=platform.machine(), cores=cores, splits=arguments.splits),
-        contest(scored(arguments.data, arguments.matrices, arguments.splits, cores, arguments.results)),
+        contest(scored(arguments.data, arguments.matrices, arguments.splits, cores, kept)),
     ]
     if not arguments.only_contest:
         parts += [

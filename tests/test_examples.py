@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from benchmarks import gallery
+from benchmarks.pages import EXAMPLES
 
 DOCS = Path(__file__).parents[1] / "docs"
-# Those that end in a figure, which docs/gallery holds.
-GALLERY = gallery.PAGES
-PAGES = (*GALLERY, "from-mirt", "serve-a-model", "for-readers-of-the-paper")
+PAGES = (*EXAMPLES, "from-mirt", "serve-a-model", "for-readers-of-the-paper")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -18,7 +17,7 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     names = gallery.run(text, f"{page}.md")
-    if page in GALLERY:
+    if page in EXAMPLES:
         assert Path(f"{page}.png").stat().st_size > 5_000
         assert f"(gallery/{page}.png)" in text
         assert (DOCS / "gallery" / f"{page}.png").is_file()

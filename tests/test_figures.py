@@ -25,7 +25,7 @@ def test_a_page_is_of_the_present_engine_or_says_that_it_is_not(name):
 
 def test_every_page_that_a_benchmark_makes_is_watched():
     makefile = (figures.ROOT / "Makefile").read_text(encoding="utf-8")
-    made = set(re.findall(r"--output docs/([\w-]+)\.md", makefile)) | {"study", "sampling"}
+    made = set(re.findall(r"--output docs/([\w-]+)\.md", makefile)) | {"study", "sampling", "gallery"}
     assert made == set(figures.PAGES)
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks import pages
 from onebit import cli, simulate
 
 ROOT = Path(__file__).parents[1]
@@ -16,9 +17,7 @@ TITLES = ("MovieLens 100k", "made, the size of MovieLens 20M")
 
 
 def blocks(kind):
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-    return [content for name, content in fenced if name == kind]
+    return pages.blocks((ROOT / "README.md").read_text(encoding="utf-8"), kind)
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def test_the_python_runs(world, capsys):
 
 
 def test_the_two_commands_are_targets_of_make():
-    makefile = (ROOT / "Makefile").read_text()
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (block,) = blocks("")
     assert [line.split()[1] for line in block.splitlines()] == ["demo", "test"]
     for line in block.splitlines():
