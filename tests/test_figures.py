@@ -38,6 +38,20 @@ def test_every_page_has_a_target_that_makes_it():
             assert list(figures.ROOT.glob(pattern)), pattern
 
 
+def test_the_fingerprint_of_an_example_changes_with_its_program_and_not_with_its_prose(tmp_path):
+    page = figures.Page(("nothing",), ("*.md",))
+    example = tmp_path / "page.md"
+    found = []
+    for text in (
+        "One.\n\n```python\nf(1)\n```\n",
+        "Two.\n\n```python\nf(1)  # why\n```\n",
+        "One.\n\n```python\nf(2)\n```\n",
+    ):
+        example.write_text(text)
+        found.append(figures.fingerprint(page, tmp_path))
+    assert found[0] == found[1] != found[2]
+
+
 def test_a_fingerprint_changes_with_the_code_and_not_with_its_words(tmp_path):
     page = figures.Page(("nothing",), ("*.py",))
     source = tmp_path / "engine.py"
