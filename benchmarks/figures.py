@@ -41,6 +41,8 @@ RESULTS = (
 )
 ENGINE = ("src/onebit/engine/*.py", "src/onebit/engine/cpu/*.py", "src/onebit/model/*.py")
 GPU, CLUSTER = ("src/onebit/engine/gpu/*.py",), ("src/onebit/engine/cluster/*.py",)
+# Averages over these are what a sampled model predicts.
+KEPT_DRAWS = ("src/onebit/engine/sampling/kept.py",)
 SAMPLER = ("src/onebit/engine/sampling/*.py",)
 SEARCH = ("src/onebit/completers/search.py", "src/onebit/completers/efforts.py")
 CERTIFICATES = ("src/onebit/certificates/*.py",)
@@ -62,12 +64,14 @@ class Page(NamedTuple):
 
 
 PAGES = {
-    "study": Page(("study",), (*RESULTS, "src/onebit/study/methods.py", "src/onebit/study/plan.py")),
+    "study": Page(
+        ("study",), (*RESULTS, *KEPT_DRAWS, "src/onebit/study/methods.py", "src/onebit/study/plan.py")
+    ),
     "sampling": Page(("study-sampling",), (*RESULTS, "src/onebit/study/sampling.py")),
-    "accuracy": Page(("bench-accuracy",), (*RESULTS, *SEARCH, "benchmarks/accuracy.py")),
+    "accuracy": Page(("bench-accuracy",), (*RESULTS, *KEPT_DRAWS, *SEARCH, "benchmarks/accuracy.py")),
     "benchmarks": Page(("bench-peers", "bench-gpu"), (*RESULTS, *ENGINE, *GPU, "benchmarks/peers/*.py")),
     "growth": Page(("bench-growth",), (*ENGINE, "benchmarks/growth.py")),
-    "known": Page(("bench-known",), (*RESULTS, *SEARCH, "benchmarks/known.py")),
+    "known": Page(("bench-known",), (*RESULTS, *KEPT_DRAWS, *SEARCH, "benchmarks/known.py")),
     "sampling-peers": Page(("bench-sampling",), (*RESULTS, *SEARCH, *SAMPLER, "benchmarks/sampling.py")),
     "sampling-gpu": Page(("bench-gpu",), (*GPU, *SAMPLER, "benchmarks/gpu/*.py")),
     "asking": Page(("bench-ask",), (*RESULTS, *ASKING, "benchmarks/asking/*.py")),

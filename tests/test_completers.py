@@ -375,7 +375,7 @@ def test_a_rank_above_the_matrix_is_capped(small_world):
         (
             LogisticCompleter,
             {"prior_scale": 0},
-            "prior_scale must be a positive finite number or one of 'auto', got 0",
+            "prior_scale must be a positive finite number or 'auto', got 0",
         ),
         (
             LogisticCompleter,
@@ -391,7 +391,7 @@ def test_a_rank_above_the_matrix_is_capped(small_world):
         (LogisticCompleter, {"n_init": 0}, "n_init must be an integer of at least 1, got 0"),
         (LogisticCompleter, {"max_iter": 0}, "max_iter"),
         (LogisticCompleter, {"tol": -1.0}, "tol"),
-        (LogisticCompleter, {"tol": "none"}, "tol must be a positive finite number or one of 'auto'"),
+        (LogisticCompleter, {"tol": "none"}, "tol must be a positive finite number or 'auto'"),
         (GibbsCompleter, {"tol": "auto"}, "tol must be a positive finite number, got 'auto'"),
         (LogisticCompleter, {"n_jobs": 0}, "n_jobs must be a non-zero integer"),
         (HingeCompleter, {"method": "magic"}, "method must be one of 'engine', 'paper'"),

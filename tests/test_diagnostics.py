@@ -36,6 +36,7 @@ def stand_in(rhat, ess, tail=5000.0, **parts):
     settings = {
         "n_chains": 1,
         "n_samples": 200,
+        "settle": None,
         "n_sweeps_": 220,
         "rank": 5,
         "n_draws_": 200,

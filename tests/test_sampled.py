@@ -11,6 +11,7 @@ import onebit
 from onebit import HingeCompleter, LogisticCompleter, simulate
 from onebit.engine import checkpoint
 from onebit.engine.cpu import threads
+from onebit.engine.sampling.kept import Kept
 from onebit.engine.sampling.plan import Plan
 from onebit.model.diagnostics import Diagnostics, Mixing
 
@@ -41,8 +42,13 @@ def test_probabilities_are_the_mean_of_the_draws_sigmoids(logistic):
     found = logistic.predictions(*logistic._codes(pairs))
     assert found.score == pytest.approx(scores.mean(axis=1), abs=1e-6)
     assert logistic.predict_uncertainty(pairs) == pytest.approx(scores.std(axis=1, ddof=1), rel=1e-4)
-    ends = logistic.predict_interval(pairs, level=0.5)
-    assert ends == pytest.approx(np.quantile(scores, [0.25, 0.75], axis=1).T, abs=1e-6)
+    # Sixty draws leave sixty-one gaps, of which the interval takes as many as its level says.
+    ends = logistic.predict_interval(pairs, level=1 - 2 * 6 / 61)
+    assert ends == pytest.approx(np.sort(scores, axis=1)[:, [5, -6]], abs=1e-6)
+    with pytest.raises(ValueError, match=r"level 0\.99 holds less than one of the 60 draws"):
+        logistic.predict_interval(pairs, level=0.99)
+    with pytest.raises(ValueError, match="level must be a number between 0 and 1, got 'high'"):
+        logistic.predict_interval(pairs, level="high")
 
 
 def test_a_sampled_model_predicts_well_and_offers_what_every_model_offers(model, world):
@@ -261,7 +267,31 @@ def test_the_error_of_the_log_loss_falls_with_the_draws(world):
         .loss_error_
         for n in (60, 600)
     ]
-    assert 0 < errors[1] < 0.3 * errors[0]
+    assert 0 < errors[1] < 0.6 * errors[0]
+
+
+def test_the_error_of_the_log_loss_is_that_of_the_draws_that_are_kept(world):
+    settings = QUICK | {"n_samples": 200, "n_chains": 2}
+    every = LogisticCompleter(2, **settings).fit(world.pairs, world.answers)
+    with pytest.warns(ConvergenceWarning, match="only 9 of 400 draws are kept"):
+        few = LogisticCompleter(2, keep_mb=0.012, **settings).fit(world.pairs, world.answers)
+    pairs = world.pairs[:2000]
+    full, thin = (model.predict_proba(pairs)[:, 1] for model in (every, few))
+    lost = (full * np.log(full / thin) + (1 - full) * np.log((1 - full) / (1 - thin))).mean()
+    assert few.loss_error_ == pytest.approx(lost, rel=0.5)
+    assert few.loss_error_ > 3 * every.loss_error_
+
+
+@pytest.mark.parametrize(("chains", "draws"), [(4, 100), (4, 1000), (2, 200), (3, 100), (7, 90)])
+def test_as_many_draws_of_every_chain_are_kept_evenly_spaced(chains, draws):
+    kept = Kept.__new__(Kept)  # what it needs to choose
+    kept.room, kept.chains = 200, chains
+    assert kept.kept_of_all(draws, draws) == min(200, chains * draws)
+    for number in range(chains):
+        course = [kept.kept_of(number, k, draws) for k in range(draws + 1)]
+        assert abs(course[-1] - 200 / chains) < 1
+        gaps = np.diff(np.flatnonzero(np.diff(course)))
+        assert gaps.max() - gaps.min() <= 1
 
 
 def test_stretches_double_and_the_last_takes_what_is_left():
@@ -300,19 +330,23 @@ def test_a_chain_that_has_not_mixed_is_called_that():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
+        ({"n_samples": 0}, "n_samples must be an integer of at least 1 and at most 1,000,000, got 0"),
         ({"n_burn_in": -1}, "n_burn_in must be an integer of at least 0, got -1"),
         ({"n_chains": 0}, "n_chains must be an integer of at least 1, got 0"),
         ({"inference": "mcmc"}, "inference must be one of 'variational', 'sampling', got 'mcmc'"),
-        ({"settle": 0.0}, "settle must be a positive finite number or one of None, 'auto', got 0.0"),
+        ({"settle": 0.0}, "settle must be a positive finite number of at most 1 or one of None, 'auto'"),
+        ({"settle": 5}, "of at most 1 or one of None, 'auto', got 5"),
+        ({"n_samples": 10**9}, "n_samples must be an integer of at least 1 and at most 1,000,000"),
         ({"keep_mb": 0}, "keep_mb must be a positive finite number, got 0"),
         ({"temperature": 1.5}, "temperature times weight is a whole number"),
         ({"sparse": "rows"}, 'inference="sampling" has no sparse prior'),
     ],
 )
 def test_what_cannot_be_sampled_is_said_at_the_door(settings, message, world):
+    rounds = []
     with pytest.raises(ValueError, match=message):
-        LogisticCompleter(2, **QUICK | settings).fit(world.pairs, world.answers)
+        LogisticCompleter(2, **QUICK | settings).fit(world.pairs, world.answers, callback=rounds.append)
+    assert not rounds
 
 
 def test_weights_are_whole_for_the_logistic_loss_and_any_for_the_hinge_loss(world):

@@ -29,7 +29,7 @@ def evaluate(
     folds: Annotated[int, typer.Option(min=2, help="Parts to cut the answers into.")] = 5,
     model: ModelName = "auto",
     rank: Rank = None,
-    inference: Inference = "variational",
+    inference: Inference = None,
     samples: Samples = None,
     chains: Chains = None,
     burn_in: BurnIn = None,

@@ -41,7 +41,7 @@ def fit(
     output: Annotated[str, typer.Option("--output", "-o", help="The model file to write.")],
     model: ModelName = "auto",
     rank: Rank = None,
-    inference: Inference = "variational",
+    inference: Inference = None,
     samples: Samples = None,
     chains: Chains = None,
     burn_in: BurnIn = None,
@@ -250,9 +250,12 @@ def fit(
             voice.note(f"holding {certify_rows:.0%} of the rows out for the certificate of new rows")
         begin = time.perf_counter()
         if model == "auto":
-            voice.note(
-                f"searching the model; then {estimator.effort_words()} (--effort {effort or 'default'})"
-            )
+            allowed = f"--effort {effort or 'default'}"
+            if samples is not None:
+                allowed = f"--samples {samples}"
+            elif sampling_seconds is not None:
+                allowed = f"--sampling-seconds {sampling_seconds:g}"
+            voice.note(f"searching the model; then {estimator.effort_words()} ({allowed})")
         with voice.warnings_as_notes(), voice.fitting("fitting") as callback:
             estimator.fit(
                 seen, certify=held, certify_rows=certify_rows, callback=callback, checkpoint=checkpoint

@@ -29,7 +29,7 @@ def new_model(
     seed: int,
     threads: int | None,
     device: str,
-    inference: str = "variational",
+    inference: str | None = None,
     samples: int | None = None,
     chains: int | None = None,
     sampling_seconds: float | None = None,
@@ -42,7 +42,7 @@ def new_model(
 
     patterned = pattern_of(name, pattern)
 
-    if inference not in INFERENCES:
+    if inference is not None and inference not in INFERENCES:
         raise WrongCommand(f"unknown inference {inference!r}; choose one of {', '.join(INFERENCES)}")
     wanted = {"n_samples": samples, "n_chains": chains, "n_burn_in": burn_in}
     chains_wanted: dict[str, Any] = {key: value for key, value in wanted.items() if value is not None}
@@ -80,7 +80,13 @@ def new_model(
     if name in IRT:
         if rank is not None:
             raise WrongCommand(f"--model {name} has its rank by itself; leave --rank out")
+        if inference == "variational":
+            raise WrongCommand(
+                f"--model {name} is sampled, for its standard errors; leave --inference out"
+            )
         settings = IRT[name] | IRT_SAMPLING | chains_wanted
+        if samples is not None:  # so many, settled or not
+            settings["settle"] = None
         return onebit.LogisticCompleter(random_state=seed, **machine, **settings)
     kinds = {
         "logistic": onebit.LogisticCompleter,
@@ -101,9 +107,10 @@ ModelName = Annotated[
 ]
 Rank = Annotated[int | None, typer.Option(min=0, help="The largest rank, of models other than auto.")]
 Inference = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="variational, or sampling: the exact posterior, of the models logistic and hinge.",
+        show_default="variational; sampling for rasch and 2pl",
         autocompletion=lambda: list(INFERENCES),
     ),
 ]

@@ -29,6 +29,7 @@ from onebit.engine.cpu.threads import thread_count
 from onebit.engine.crew import Callback
 from onebit.engine.fitting import Fitted, fit
 from onebit.engine.recipe import Recipe
+from onebit.engine.sampling.plan import MOST_DRAWS
 from onebit.engine.workers import Machine, workers
 from onebit.model.losses import HINGE
 from onebit.model.posterior import Posterior
@@ -105,7 +106,7 @@ class AutoCompleter(PairClassifier):
         "verbose": Whole(0),
         "effort": OneOf(tuple(EFFORTS)),
         "sampling_seconds": Either(Positive(), OneOf((0, 0.0, None))),
-        "n_samples": Either(Whole(1), OneOf((None,))),
+        "n_samples": Either(Whole(1, MOST_DRAWS), OneOf((None,))),
         "n_chains": Either(Whole(1), OneOf((None,))),
         "n_burn_in": Either(Whole(0), OneOf((None,))),
     }
@@ -164,7 +165,13 @@ class AutoCompleter(PairClassifier):
             fitted = fit(recipe, observations, crew, rng, begin, callback=callback, pairs=pairs)
         if best is not None and best.calibration is not None:
             fitted = replace(fitted, calibration=best.calibration)
-        found = found_of(recipe, fitted, 'Set effort="thorough" (--effort thorough)')
+        found = found_of(recipe, fitted, self._longer())
+        if self.n_samples is not None and recipe.sampling is None:
+            unused = (
+                f"n_samples={self.n_samples} was not used: nothing was sampled, since a variational "
+                "model was as good on the answers held out of the search"
+            )
+            found = replace(found, advice=[*found.advice, unused])
         completer = completer_of(recipe, **settings)
         know(completer, found, observations)
         chosen = {
@@ -173,6 +180,14 @@ class AutoCompleter(PairClassifier):
             "search_": search.table(),
         }
         return replace(found, attributes=found.attributes | chosen)
+
+    def _longer(self) -> str:
+        """Return what gives more draws."""
+        if self.n_samples is not None:
+            return "Raise n_samples (--samples)"
+        if self.sampling_seconds is not None or self.effort == "thorough":
+            return "Raise sampling_seconds (--sampling-seconds)"
+        return 'Set effort="thorough" (--effort thorough)'
 
     def effort_words(self) -> str:
         """Say how long sampling may take here, before it starts.
@@ -186,6 +201,8 @@ class AutoCompleter(PairClassifier):
         budget = self._budget(self.device not in ("cpu", "auto"))
         if not budget.seconds:
             return "nothing is sampled"
+        if self.n_samples is not None:
+            return f"{self.n_samples:,} draws of each chain, however long they take, if sampling pays"
         return budget.sentence(budget.seconds, thread_count(self.n_jobs))
 
     def _budget(self, on_gpu: bool) -> Budget:

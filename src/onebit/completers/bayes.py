@@ -20,10 +20,10 @@ from onebit.engine.crew import Callback
 from onebit.engine.descent import Fit, Schedule
 from onebit.engine.fitting import Fitted, fit
 from onebit.engine.recipe import Recipe
-from onebit.engine.sampling.plan import Plan
+from onebit.engine.sampling.plan import MOST_DRAWS, Plan
 from onebit.engine.workers import Machine, workers
 from onebit.model.calibration import Calibration, Sigmoid
-from onebit.model.diagnostics import DIAGNOSTICS, Mixing
+from onebit.model.diagnostics import DIAGNOSTICS, FEWEST_DRAWS, Mixing
 from onebit.model.draws import Draws
 from onebit.model.losses import HINGE
 from onebit.model.posterior import Posterior
@@ -40,11 +40,11 @@ CHECKS: dict[str, Check] = {
     "sparse": OneOf((None, "rows", "columns")),
     "pattern": OneOf(("auto", "both", "rows", "columns", None)),
     "inference": OneOf(("variational", "sampling")),
-    "n_samples": Whole(1),
+    "n_samples": Whole(1, MOST_DRAWS),
     "n_burn_in": Whole(0),
     "n_chains": Whole(1),
     "n_thin": Whole(1),
-    "settle": Either(Positive(), OneOf((None, "auto"))),
+    "settle": Either(Positive(most=1.0), OneOf((None, "auto"))),
     "keep_mb": Positive(),
     "n_init": Whole(1),
     "max_iter": Whole(1),
@@ -93,7 +93,7 @@ def followed(
     return found_of(recipe, fitted)
 
 
-def found_of(recipe: Recipe, fitted: Fitted, remedy: str = "Raise n_samples or n_burn_in") -> Found:
+def found_of(recipe: Recipe, fitted: Fitted, remedy: str = "Raise n_samples") -> Found:
     """Return what a completer keeps of a fit; ``remedy`` is what gives more draws."""
     descent, sampled = fitted.descent, fitted.sampled
     predictor = predictor_of(recipe, descent.posterior, fitted.calibration)
@@ -113,6 +113,11 @@ def found_of(recipe: Recipe, fitted: Fitted, remedy: str = "Raise n_samples or n
         "rank_": sampled.draws.effective_rank,
     }
     advice = Mixing.of(attributes["diagnostics_"]).advice(remedy)
+    if sampled.draws.count < min(FEWEST_DRAWS, sampled.n_draws):
+        advice.append(
+            f"only {sampled.draws.count} of {sampled.n_draws:,} draws are kept, and predictions are "
+            "averages over these; raise keep_mb"
+        )
     return Found(DrawsPredictor(sampled.draws, predictor), attributes, advice, sampled.averages)
 
 
@@ -143,10 +148,9 @@ def _advice(recipe: Recipe, descent: Fit) -> list[str]:
             "every column vanished and all scores are zero; raise temperature or lower prior_scale"
         )
     if not descent.converged:
-        advice.append(
-            f"stopped after {descent.n_iter} rounds before it settled to tol={recipe.schedule.tol!r}; "
-            "raise max_iter or tol"
-        )
+        tol = recipe.schedule.tol
+        remedy = "raise max_iter" if isinstance(tol, str) else "raise max_iter or tol"
+        advice.append(f"stopped after {descent.n_iter} rounds before it settled to tol={tol!r}; {remedy}")
     return advice
 
 

@@ -73,5 +73,5 @@ def _words(what: str, sampled: Any) -> str:
         return said + "of their standard errors."
     return said + (
         f"of their standard errors, and by more here, since the chains have not mixed (worst R-hat "
-        f'{mixing.rhat:.2f}); fit with inference="sampling" and more draws for firmer ones.'
+        f"{mixing.rhat:.2f}); more draws (n_samples) make firmer ones."
     )

@@ -25,32 +25,36 @@ class Check(Protocol):
 
 @dataclass(frozen=True)
 class Whole:
-    """An integer of at least ``least``."""
+    """An integer of at least ``least``, and at most ``most`` where that is given."""
 
     least: int
+    most: int | None = None
 
     def explain(self) -> str:
         """Say what is allowed."""
-        return f"an integer of at least {self.least}"
+        said = f"an integer of at least {self.least}"
+        return said if self.most is None else f"{said} and at most {self.most:,}"
 
     def allows(self, value: Any) -> bool:
         """Say whether ``value`` is allowed."""
         whole = isinstance(value, Integral) and not isinstance(value, bool)
-        return bool(whole and int(value) >= self.least)
+        return bool(whole and int(value) >= self.least and (self.most is None or int(value) <= self.most))
 
 
 @dataclass(frozen=True)
 class Positive:
-    """A finite number above zero."""
+    """A finite number above zero, and at most ``most``."""
+
+    most: float = np.inf
 
     def explain(self) -> str:
         """Say what is allowed."""
-        return "a positive finite number"
+        return "a positive finite number" + ("" if self.most == np.inf else f" of at most {self.most:g}")
 
     def allows(self, value: Any) -> bool:
         """Say whether ``value`` is allowed."""
         number = isinstance(value, Real) and not isinstance(value, bool)
-        return bool(number and np.isfinite(value) and value > 0)
+        return bool(number and np.isfinite(value) and 0 < value <= self.most)
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class OneOf:
 
     def explain(self) -> str:
         """Say what is allowed."""
-        return "one of " + ", ".join(map(repr, self.values))
+        return ("one of " if len(self.values) > 1 else "") + ", ".join(map(repr, self.values))
 
     def allows(self, value: Any) -> bool:
         """Say whether ``value`` is allowed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -169,10 +170,12 @@ class Predicting:
         """Return the ends of a credible interval for each pair, of shape (n, 2).
 
         They are quantiles of draws from the exact posterior, so the model must be sampled
-        (``inference="sampling"``), and its chains mixed: of worlds drawn from the model, 90 % intervals
-        of 200 draws after 20 sweeps held 87 % of the true scores, those of 1,000 after 300 held 90 %. A
-        variational posterior is too narrow for such intervals: there its 90 % intervals held 65 to 75 %
-        of the true scores without effects, and less than half with them.
+        (``inference="sampling"``). In worlds drawn from the prior, 90 % intervals of default chains held
+        89 to 90 % of the true scores of blanks. A credible interval believes its prior: that of sampled
+        models expects small factors, and in worlds of 60 x 40 with factors of standard deviation 0.7 on
+        both sides its intervals held 77 %; with ``prior_scale=0.03`` they held 91 %. A variational
+        posterior is too narrow for such intervals: its 90 % intervals held 65 to 75 % of the true scores
+        without effects, and less than half with them.
 
         Parameters
         ----------
@@ -197,8 +200,8 @@ class Predicting:
         True
         """
         rows, columns = self._codes(X)
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level!r}")
+        if not (isinstance(level, Real) and 0 < level < 1):
+            raise ValueError(f"level must be a number between 0 and 1, got {level!r}")
         if output not in ("score", "probability"):
             raise ValueError(f'output must be "score" or "probability", got {output!r}')
         if output == "probability" and self._loss is not LOGISTIC:

@@ -26,7 +26,7 @@ from onebit.engine.workers import Cpu
 from onebit.model.calibration import Calibration, fit_calibration, natural_calibration
 from onebit.model.feature_effects import slope_covariance
 from onebit.model.hierarchy import Hierarchy
-from onebit.model.losses import HINGE
+from onebit.model.losses import HINGE, LOGISTIC
 from onebit.model.posterior import Posterior
 
 Codes = NDArray[np.int32]
@@ -95,7 +95,11 @@ def fit(
     if recipe.sampling is not None:
         # What cannot be sampled is said before the work begins.
         hierarchy = recipe.sampled_hierarchy(recipe.hierarchy(observations.shape))
-        Target.of(observations, hierarchy, recipe.loss, recipe.temperature)
+        target = Target.of(observations, hierarchy, recipe.loss, recipe.temperature)
+        if recipe.loss is LOGISTIC and not observations.weighted:
+            target.whole(np.ones(1))
+        elif recipe.loss is LOGISTIC and not workers.on_gpu:
+            target.whole(observations.by_row.weight.astype(float))
         if not workers.on_gpu:
             ahead.begin(workers.count)
     calibration = None

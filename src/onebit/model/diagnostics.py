@@ -103,7 +103,7 @@ class Diagnostics:
         if not self.enough:
             return False
         rhat, bulk, _ = self._rhat_ess()
-        return bool(rhat.max() <= SETTLED_RHAT and bulk.min() >= 1.0 / error**2)
+        return bool(rhat.max() <= SETTLED_RHAT and bulk.min() * error**2 >= 1.0)
 
 
 def split_rhat(course: Array) -> float:
@@ -148,8 +148,8 @@ class Mixing:
     predictions : bool
         Whether the functionals that single entries are read from (loss and scores) can be used.
     movement : float
-        How far what all rows or columns share, and with it every effect, may move from run to run: two
-        Monte Carlo standard errors.
+        How far what all rows or columns share, and with it every effect, may move from run to run (two
+        Monte Carlo standard errors), beside what each effect moves by itself.
     """
 
     verdict: str
@@ -191,15 +191,18 @@ class Mixing:
         if self.verdict == "mixed":
             return [f"The chains have mixed ({figures})."]
         if self.verdict == "roughly mixed":
-            return [
-                f"The chains have roughly mixed ({figures}): good for predictions; row and column "
-                f"effects may move by about {self.movement:.2g} from run to run."
-            ]
+            return [f"The chains have roughly mixed ({figures}): good for predictions; {self._moving()}."]
         predictions = "Predictions can be used" if self.predictions else "Predictions are rough too"
         return [
-            f"The chains have not mixed ({figures}, of the {self.worst}). {predictions}; row and column "
-            f"effects may move by about {self.movement:.2g} from run to run."
+            f"The chains have not mixed ({figures}, of the {self.worst}). {predictions}; "
+            f"{self._moving()}."
         ]
+
+    def _moving(self) -> str:
+        return (
+            f"what all row effects or all column effects share may move by about {self.movement:.2g} "
+            "from run to run, and single ones by more"
+        )
 
     def advice(self, remedy: str) -> list[str]:
         """Return what to warn of: nothing where the chains have mixed at least roughly."""
@@ -250,13 +253,18 @@ def _more_draws(model: Any, part: Any, least: float) -> str:
     """Return what to fit for chains that have mixed, reckoned from the effective sample size so far."""
     wanted = 1000
     if least > 0:  # not so where it is unknown
-        # Four chains draw four times as much; beyond a hundred times as many the size was not known.
-        times = min(MIXED_ESS / least, 100.0) * part.n_chains / 4
-        wanted = max(math.ceil(part.n_samples * times / 100) * 100, wanted)
+        # Shared out among four chains; beyond a hundred times as many the size was not known.
+        draws = part.n_draws_ * min(MIXED_ESS / least, 100.0) / 4
+        wanted = max(math.ceil(draws / 100) * 100, wanted)
     chosen = f'inference="sampling", n_chains=4, n_samples={wanted}'
     if model is part:
-        return f"For effects that stay, fit again with {chosen}."
+        chosen += "" if part.settle is None else ", settle=None"
+        shell = f"--samples {wanted} --chains 4"
+        return f"For effects that stay, fit again with {chosen} (in the shell, {shell})."
+    usual = {"effects": (True,), "pattern": ("auto", "both"), "temperature": (1.0,)}
+    found = {name: getattr(part, name, values[0]) for name, values in usual.items()}
+    others = "".join(f"{name}={found[name]!r}, " for name in usual if found[name] not in usual[name])
     return (
-        f"For effects that stay, fit {type(part).__name__}(rank={part.rank}, {chosen}) in place of "
-        f"{type(model).__name__}."
+        f"For effects that stay, fit {type(part).__name__}(rank={part.rank}, {others}{chosen}) in place "
+        f"of {type(model).__name__}."
     )

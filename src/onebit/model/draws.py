@@ -209,12 +209,21 @@ class Draws:
         return centre + np.sqrt(spread) * np.random.default_rng(0).permutation(levels)
 
     def intervals(self, rows: ArrayLike, columns: ArrayLike, level: float) -> Array:
-        """Return the ends of the central intervals that hold a share ``level`` of the draws' scores."""
+        """Return the ends of central intervals that hold one more draw of a score with chance ``level``.
+
+        Between the ranks ``k`` and ``l`` of ``n`` draws lies a share ``(l - k) / (n + 1)`` on average.
+        """
         row_codes, column_codes = checked_pairs(rows, columns, self.shape)
+        if 0.5 * (1.0 - level) * (self.count + 1) < 1.0:
+            raise ValueError(
+                f"each tail of level {level:g} holds less than one of the {self.count} draws that are "
+                "kept; lower level, or fit with more draws"
+            )
         ends = np.empty((len(row_codes), 2))
         for places in self._blocks(np.arange(len(row_codes))):
             scores = self.scores(row_codes[places], column_codes[places])
-            ends[places] = np.quantile(scores, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=1).T
+            tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+            ends[places] = np.quantile(scores, tails, axis=1, method="weibull").T
         return ends
 
     def _blocks(self, places: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

@@ -1,4 +1,4 @@
-"""The draws that are kept of a run: evenly spaced, as many as predictions need."""
+"""The draws that are kept of a run: as many of each chain, evenly spaced."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from onebit.engine.sampling.philox import sweep_generator
 from onebit.engine.sampling.plan import Plan
 from onebit.model.posterior import Posterior
 
-# Draws that are kept at most: averages over so many are as good as over more, and so are the ends of
-# intervals of 90 %.
+# Draws that are kept at most: more would make averages a little better, and every prediction longer.
 MOST_KEPT = 200
 # Slopes that are kept are drawn from numbers of their own: sweeps are fewer.
 OF_KEPT_SLOPES = 2**31
@@ -31,6 +30,7 @@ class Kept:
         each = 4 * numbers + 8 * (hierarchy.rank + 3)
         longest = max(end - begin for begin, end in plan.stretches) * plan.n_chains
         self.room = max(1, min(longest, MOST_KEPT, plan.keep_bytes // each))
+        self.chains = plan.n_chains
         self.sides = [
             np.empty((size, self.room, width), np.float32)
             for size, width in zip(posterior.shape, widths, strict=True)
@@ -51,14 +51,19 @@ class Kept:
         nobody = np.empty(0, np.int64)
         self.silent = [lines.silent(side) if self.regressed[side] else nobody for side in (0, 1)]
 
-    def kept_of(self, number: int, total: int) -> int:
-        """Return how many of the first ``number`` of ``total`` draws are kept, evenly spaced."""
-        return number * min(self.room, total) // total
+    def kept_of(self, number: int, draws: int, total: int) -> int:
+        """Return how many of the first ``draws`` of ``total`` of chain ``number`` are kept."""
+        share = self.room // self.chains + (number < self.room % self.chains)
+        return draws * min(share, total) // total
 
-    def offer(self, number: int, total: int, chain: Chain) -> None:
-        """Keep draw ``number`` of ``total`` if it is its turn."""
-        if self.kept_of(number + 1, total) == self.kept_of(number, total):
-            return
+    def kept_of_all(self, draws: int, total: int) -> int:
+        """Return how many are kept of the first draws of all chains."""
+        return sum(self.kept_of(number, draws, total) for number in range(self.chains))
+
+    def offer(self, number: int, draw: int, total: int, chain: Chain) -> bool:
+        """Keep draw ``draw`` of ``total`` of chain ``number`` if it is its turn; say whether it was."""
+        if self.kept_of(number, draw + 1, total) == self.kept_of(number, draw, total):
+            return False
         for side, kept in enumerate(self.sides):
             kept[:, self.count] = chain.free(side)
         self.factors[self.count] = chain.hyper.factors
@@ -76,6 +81,7 @@ class Kept:
                 more = typical + noise * np.sqrt(pattern)
                 self.sides[side][silent, self.count] += more.astype(np.float32)
         self.count += 1
+        return True
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what is kept so far, by name."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Of a chain: what is watched of each is held.
+MOST_DRAWS = 10**6
 # The draws of a chain in its first stretch.
 _FIRST_STRETCH = 100
 

@@ -112,6 +112,7 @@ class Sampler:
         self.sums = np.zeros((3, len(self.pairs[0])))
         self.chances = np.zeros((plan.n_chains, _QUARTERS, len(self.watched.rows)))
         self.kept = Kept(plan, posterior, self.chains[0].lines)
+        self.kept_chances = np.zeros(len(self.watched.rows))
         self.values = np.empty((plan.n_chains, plan.n_samples, len(self.watched.names)))
         self.sweep = 0
         self.draws = 0
@@ -145,7 +146,7 @@ class Sampler:
             self.sweep,
             (self.draws - self.stretch[0]) * plan.n_chains,
             self.settled,
-            self.loss_error(),
+            self.loss_error() + self._lost_by_keeping_few(),
         )
 
     @property
@@ -163,21 +164,30 @@ class Sampler:
         return (draw - begin) * _QUARTERS // (end - begin)
 
     def loss_error(self) -> float:
-        """Return by how much endlessly many draws would lower the expected log-loss of answers.
+        """Return by how much endlessly many draws would lower the expected log-loss of all these.
 
-        From batch means: chains and quarters of the stretch make batches. The mean probability of an
-        answer is closer to the limit than those of the batches, by their number less one: what these
-        lose against it (a divergence, averaged over the places of the watched answers) says how close.
+        From batch means: chains and quarters of the stretch make batches, and chains alone, since the
+        quarters of a chain that has not mixed resemble each other. The mean probability of an answer is
+        closer to the limit than those of the batches, by their number less one: what these lose against
+        it (a divergence, averaged over the places of the watched answers) says how close.
         """
-        batches = self.chances[:, : self._quarter(max(self.draws - 1, 0)) + 1]
-        batches = batches.reshape(-1, batches.shape[-1])
-        few = len(batches) < 2 or self.draws - self.stretch[0] < _FEWEST_BEFORE_LOOK
+        quarters = self.chances[:, : self._quarter(max(self.draws - 1, 0)) + 1]
+        few = quarters.shape[0] * quarters.shape[1] < 2
+        few |= self.draws - self.stretch[0] < _FEWEST_BEFORE_LOOK
         if few or self.watched.loss is not LOGISTIC:  # others have no probabilities yet
             return math.nan
-        chances = np.clip(batches / self._batch_sizes()[:, None], CERTAINTY, 1.0 - CERTAINTY)
-        mean = chances.mean(axis=0)
-        lost = mean * np.log(mean / chances) + (1.0 - mean) * np.log((1.0 - mean) / (1.0 - chances))
-        return float(lost.mean() / (len(chances) - 1))
+        sizes = self._batch_sizes().reshape(quarters.shape[:2])
+        found = [_lost_by_batches((quarters / sizes[..., None]).reshape(-1, quarters.shape[-1]))]
+        if len(quarters) > 1:
+            found.append(_lost_by_batches(quarters.sum(axis=1) / sizes.sum(axis=1)[:, None]))
+        return max(found)
+
+    def _lost_by_keeping_few(self) -> float:
+        """Return what predictions from the kept draws lose against those from all."""
+        if not self.kept.count or self.watched.loss is not LOGISTIC:
+            return 0.0
+        every = self.chances.sum(axis=(0, 1)) / self._batch_sizes().sum()
+        return _divergence(every, self.kept_chances / self.kept.count)
 
     def _batch_sizes(self) -> Array:
         begin = self.stretch[0]
@@ -201,13 +211,14 @@ class Sampler:
         begin, end = self.plan.stretch(self.draws)
         if self.draws == begin:
             self.sums[:], self.chances[:], self.kept.count = 0.0, 0.0, 0
-        chains, quarter = self.plan.n_chains, self._quarter(self.draws)
+            self.kept_chances[:] = 0.0
+        quarter = self._quarter(self.draws)
         for number, chain in enumerate(self.chains):
-            place = (self.draws - begin) * chains + number
-            self.kept.offer(place, (end - begin) * chains, chain)
             margins = self.watched.margins(chain)
             self.values[number, self.draws] = self.watched.values(chain, margins)
             self.chances[number, quarter] += expit(margins)
+            if self.kept.offer(number, self.draws - begin, end - begin, chain):
+                self.kept_chances += expit(margins)
             if len(self.pairs[0]):
                 scores = chain.scores(*self.pairs)
                 self.sums += scores, scores**2, expit(scores)
@@ -221,7 +232,7 @@ class Sampler:
         """Return everything that the chains need to go on, as arrays and JSON."""
         tensors = {f"kept.{name}": array for name, array in self.kept.arrays().items()}
         tensors |= {"sums": self.sums, "values": self.values[:, : self.draws]}
-        tensors["chances"] = self.chances
+        tensors |= {"chances": self.chances, "kept_chances": self.kept_chances}
         tensors["pairs"] = np.stack(self.pairs)
         for number, chain in enumerate(self.chains):
             tensors |= chain.state(f"chain.{number}")
@@ -241,15 +252,29 @@ class Sampler:
         self.settled = checked.flag(content, "settled")
         self.sums = array(tensors, "sums", np.float64, self.sums.shape).copy()
         self.chances = array(tensors, "chances", np.float64, self.chances.shape, least=0).copy()
+        self.kept_chances = array(
+            tensors, "kept_chances", np.float64, self.kept_chances.shape, least=0
+        ).copy()
         shape = (plan.n_chains, self.draws, len(self.watched.names))
         self.values[:, : self.draws] = array(tensors, "values", np.float64, shape)
         begin, end = self.stretch
-        chains = plan.n_chains
-        count = self.kept.kept_of((self.draws - begin) * chains, (end - begin) * chains)
+        count = self.kept.kept_of_all(self.draws - begin, end - begin)
         hierarchy = self.target.hierarchy
         self.kept.restore(checked_draws(tensors, "kept", hierarchy, self.kept.regressed, count))
         for number, chain in enumerate(self.chains):
             chain.restore(tensors, f"chain.{number}", self.sweep)
+
+
+def _divergence(mean: Array, chances: Array) -> float:
+    """Return what the log-loss of some probabilities has above that of ``mean``, if this is right."""
+    mean, chances = (np.clip(part, CERTAINTY, 1.0 - CERTAINTY) for part in (mean, chances))
+    lost = mean * np.log(mean / chances) + (1.0 - mean) * np.log((1.0 - mean) / (1.0 - chances))
+    return float(lost.mean())
+
+
+def _lost_by_batches(chances: Array) -> float:
+    """Return what the mean of batches has above its limit, by what the batches have above their mean."""
+    return _divergence(chances.mean(axis=0), chances) / (len(chances) - 1)
 
 
 def sample(
