@@ -139,6 +139,27 @@ def test_chains_of_the_last_fit_can_be_asked_for(small_world, monkeypatch):
     assert (model.completer_.n_sweeps_, model.completer_.n_draws_) == (12, 18)
 
 
+def test_draws_that_were_asked_for_and_not_taken_are_spoken_of(small_world, monkeypatch):
+    monkeypatch.setattr("onebit.completers.search.Search.sampled", lambda search, best: best)
+    model = AutoCompleter(random_state=0, n_samples=9, pattern=None)
+    assert model.effort_words() == "9 draws of each chain, however long they take, if sampling pays"
+    with pytest.warns(ConvergenceWarning, match="n_samples=9 was not used: nothing was sampled"):
+        model.fit(small_world.pairs, small_world.answers)
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({}, 'Set effort="thorough"'),
+        ({"effort": "thorough"}, "Raise sampling_seconds"),
+        ({"sampling_seconds": 9.0}, "Raise sampling_seconds"),
+        ({"n_samples": 9}, "Raise n_samples"),
+    ],
+)
+def test_the_remedy_for_chains_that_have_not_mixed_is_one_that_helps(settings, remedy):
+    assert AutoCompleter(**settings)._longer().startswith(remedy)
+
+
 def sampled_anyway(search, best):
     return search.trial(sampled_recipe(best.recipe), None)
 

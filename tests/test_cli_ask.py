@@ -86,9 +86,14 @@ def test_a_test_can_be_fitted_by_its_models_name(tmp_path):
     for name, rank in (("rasch", 0), ("2pl", 1)):
         result = run(*arguments, "-m", name, "--samples", "20", "--burn-in", "5")
         assert result.exit_code == 0, result.output
-        assert onebit.load(out).rank == rank
+        fitted = onebit.load(out)
+        # As many draws as were asked for, settled or not.
+        assert (fitted.rank, fitted.settle, fitted.n_draws_) == (rank, None, 20 * fitted.n_chains)
         assert run("columns", out, "--scale", "irt").exit_code == 0
     assert run(*arguments, "-m", "rasch", "--rank", "2").exit_code == 2
+    refused = run(*arguments, "-m", "2pl", "--inference", "variational")
+    assert refused.exit_code == 2
+    assert "is sampled, for its standard errors" in refused.output
     assert run(*arguments, "-m", "2pl", "--pattern", "rows").exit_code == 2
 
 

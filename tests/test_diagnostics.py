@@ -77,8 +77,17 @@ def test_how_far_effects_may_move_is_two_monte_carlo_errors_of_what_they_share()
 
 
 def test_what_to_fit_instead_is_named_where_a_search_chose_to_sample():
-    search = SimpleNamespace(completer_=stand_in(1.3, 10.0))
-    assert "in place of SimpleNamespace" in sampling_words(search)[-1]
+    search = SimpleNamespace(completer_=stand_in(1.3, 10.0, pattern=None))
+    words = sampling_words(search)[-1]
+    assert "(rank=5, pattern=None, inference=" in words
+    assert "in place of SimpleNamespace" in words
+
+
+@pytest.mark.parametrize("most", [200, 5000])
+def test_how_many_draws_would_do_is_reckoned_from_those_that_were_made(most):
+    # Two hundred draws of an effective size of 8: fifty times as many, shared out among four chains.
+    model = stand_in(1.3, 8.0, n_samples=most, settle="auto")
+    assert "n_chains=4, n_samples=2500, settle=None (in the shell" in sampling_words(model)[-1]
 
 
 @pytest.fixture(scope="module")
