@@ -216,9 +216,10 @@ class Sampler:
         for number, chain in enumerate(self.chains):
             margins = self.watched.margins(chain)
             self.values[number, self.draws] = self.watched.values(chain, margins)
-            self.chances[number, quarter] += expit(margins)
+            chances = expit(margins)
+            self.chances[number, quarter] += chances
             if self.kept.offer(number, self.draws - begin, end - begin, chain):
-                self.kept_chances += expit(margins)
+                self.kept_chances += chances
             if len(self.pairs[0]):
                 scores = chain.scores(*self.pairs)
                 self.sums += scores, scores**2, expit(scores)
