@@ -1,5 +1,7 @@
 """The sampler on a GPU against the CPU's, against quadrature and against itself."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import integrate
@@ -10,7 +12,7 @@ from onebit.engine.gpu import device as gpus
 from onebit.engine.gpu.data import uploaded
 from onebit.engine.gpu.lines import GpuLines
 from onebit.engine.sampling.lines import Change, on_one_thread
-from onebit.engine.sampling.target import Target
+from onebit.engine.sampling.target import Target, filled_table
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import HINGE, LOGISTIC
 from onebit.model.priors import InverseGamma
@@ -101,6 +103,57 @@ def test_rows_given_the_columns_have_the_moments_of_quadrature(loss, weight, dev
     assert abs(found.mean() - mean) < 4.5 * error
     squares = ((found - mean) ** 2).mean(axis=0)
     assert abs(squares.mean() - spread) < 4.5 * np.sqrt(squares.var(ddof=1) / copies)
+
+
+@LOSSES
+@pytest.mark.parametrize("wide", [16, 32, 40])
+def test_columns_of_factors_that_are_zero_change_no_other_draw(loss, wide, device, small):
+    """A walk takes wide lines in two parts: both must say what one part says of narrow lines."""
+    narrow = 3
+    here, _, target = world(small, narrow, loss, device)
+    hierarchy = replace(target.hierarchy, rank=wide)
+    values = [np.zeros((size, wide + 1)) for size in hierarchy.shape]
+    for side, table in enumerate(values):
+        lines = here.table(side)
+        table[:, :narrow], table[:, wide] = lines[:, :narrow], lines[:, narrow + 1]
+    same = Target(hierarchy, loss, target.temperature, target.views)
+    there = GpuLines(same, values, here.views)
+    for side in (0, 1):
+        scales = []
+        for lines, rank in ((here, narrow), (there, wide)):
+            # The noise of an effect's prior is numbered by the rank: nearly no prior, nearly no noise.
+            precision, linear = np.append(np.ones(rank), 1e-12), np.append(np.full(rank, 0.1), 0.0)
+            found = lines.draw(side, (5, 6), 1, precision, linear, None)
+            square = found[: rank * rank].reshape(rank, rank)[:narrow, :narrow]
+            scales.append(np.append(square, found[rank * rank :][:narrow]))
+        one, two = here.table(side), there.table(side)
+        np.testing.assert_allclose(two[:, :narrow], one[:, :narrow], rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(two[:, wide + 1], one[:, narrow + 1], rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(scales[1], scales[0], rtol=2e-3, atol=2e-2)
+        there.put(side, filled_table(values[side], wide, True))
+        here.put(side, filled_table(values[side][:, [0, 1, 2, wide]], narrow, True))
+
+
+def test_a_row_is_drawn_by_the_precision_of_its_factors_and_its_effect_together(device):
+    """Draws under other linear terms differ by the covariance, and its inverse is a sum over answers."""
+    here, _, _ = world((8, 5), 3, LOGISTIC, device, density=1.1)
+    begin, precision = here.table(0).copy(), np.array([1.0, 2.0, 0.5, 0.7])
+
+    def drawn(linear):
+        here.put(0, begin.copy())
+        here.draw(0, (1, 2), 1, precision, linear, None)
+        return here.table(0)[:, [0, 1, 2, 4]].astype(float)
+
+    plain = drawn(np.zeros(4))
+    covariance = np.stack([(drawn(90.0 * unit) - plain) / (1.8 * 90.0) for unit in np.eye(4)], axis=-1)
+    facing = here.table(1)[:, :4].astype(float)  # factors, then the 1 that faces an effect
+    products = np.stack([np.outer(line, line).ravel() for line in facing], axis=1)
+    for each in covariance:
+        np.testing.assert_allclose(each, each.T, rtol=1e-4, atol=1e-5)
+        told = (np.linalg.inv(each) - np.diag(precision)).ravel()
+        curvature = np.linalg.lstsq(products, told, rcond=None)[0]
+        np.testing.assert_allclose(products @ curvature, told, rtol=1e-3, atol=2e-3)
+        assert (curvature > 0).all()
 
 
 def test_draws_depend_on_their_key_alone(device, small):

@@ -26,6 +26,8 @@ Codes = NDArray[np.int32]
 # Scores of single draws that are held at once: some 32 megabytes.
 _AT_ONCE = 4_000_000
 _TURNS = 3
+# Lines whose products are summed up at once, and how far down single precision can tell.
+_LINES_AT_ONCE, _SINGLE = 2**18, 1e-6
 NO_SLOPES = np.zeros((0, 0, 0), np.float32)
 NO_SPREAD = np.zeros((0, 0))
 _ARRAYS = ("rows", "columns", "factors", "effects", "intercept", "row_slopes", "column_slopes",
@@ -278,11 +280,12 @@ class Draws:
         wanted = min(rank + 8, *self.shape) if rank else 0
         basis = np.random.default_rng(0).standard_normal((len(right), wanted)).astype(np.float32)
         for _ in range(_TURNS):
-            basis = np.linalg.qr(left @ (right.T @ basis))[0]
-            basis = np.linalg.qr(right @ (left.T @ basis))[0]
-        rows, size, turn = np.linalg.svd(left @ (right.T @ basis) / self.count, full_matrices=False)
-        root = np.sqrt(size[:rank]).astype(float)
-        return rows[:, :rank] * root, (basis @ turn.T)[:, :rank] * root
+            basis = _principal(left @ (right.T @ basis))[0]
+            basis = _principal(right @ (left.T @ basis))[0]
+        rows, size, turn = _principal(left @ (right.T @ basis) / np.float32(self.count))
+        root = np.sqrt(size[:rank])
+        other = basis.astype(float) @ turn[:, :rank]
+        return rows[:, :rank].astype(float) * root, other * root
 
     @cached_property
     def singular_values(self) -> Array:
@@ -317,6 +320,24 @@ class Draws:
         if len(parts["intercept"]) == 0:
             raise checked.FileError("there are no draws")
         return cls(**parts, hierarchy=hierarchy, seed=checked.whole(content, "seed"))
+
+
+def _principal(tall: NDArray[np.floating]) -> tuple[NDArray[np.float32], Array, Array]:
+    """Return a tall matrix as ``axes * sizes @ turn.T``, sizes in descending order.
+
+    By its products in double precision, which one walk over the lines gives: what is smaller than the
+    largest by more than single precision can tell gets no axis.
+    """
+    gram = np.zeros((tall.shape[1], tall.shape[1]))
+    for begin in range(0, len(tall), _LINES_AT_ONCE):
+        part = tall[begin : begin + _LINES_AT_ONCE].astype(float)
+        gram += part.T @ part
+    squares, turn = (found[..., ::-1] for found in np.linalg.eigh(gram))
+    sizes = np.sqrt(np.maximum(squares, 0.0))
+    live = sizes > _SINGLE * sizes[:1].sum()
+    inverse = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=live)
+    axes = np.asarray(tall @ (turn * inverse).astype(np.float32), np.float32)
+    return axes, sizes, turn
 
 
 def checked_draws(

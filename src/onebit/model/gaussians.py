@@ -88,10 +88,14 @@ class Gaussians:
     def sample(self, rng: np.random.Generator) -> tuple[Array, float]:
         """Draw one value of every coordinate; return them and their log density."""
         noise = rng.standard_normal(self.mean.shape)
-        values = self.mean + np.einsum("mab,mb->ma", self.roots, noise)
+        values = self.at(noise)
         diagonal = np.einsum("maa->ma", self.roots)
         log_density = -0.5 * (noise**2 + np.log(2.0 * np.pi)).sum() - np.log(diagonal).sum()
         return values, float(log_density)
+
+    def at(self, noise: Array) -> Array:
+        """Return the value of every coordinate that standard normal noise leads to."""
+        return self.mean + np.einsum("mab,mb->ma", self.roots, noise)
 
     def taken(self, rows: NDArray[np.integer]) -> Gaussians:
         """Return some of these Gaussians."""

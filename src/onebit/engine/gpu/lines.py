@@ -29,6 +29,14 @@ _SOLVERS, _LOOKERS = 8192, 2048
 _LINES_AT_ONCE = 2**21
 
 
+def _parts(rank: int) -> tuple[int, int]:
+    """Return in which parts a walk takes lines of factors, 1 and effect: powers of two, or nothing."""
+    whole = triton.next_power_of_2(max(rank + 2, 16))
+    if whole <= 32:
+        return whole, 0
+    return whole // 2, triton.next_power_of_2(max(rank + 2 - whole // 2, 16))
+
+
 class GpuLines:
     """Lines in a GPU's memory, with the kernels that draw them."""
 
@@ -39,7 +47,8 @@ class GpuLines:
         self.device = views[0].device
         self.rank = target.hierarchy.rank
         self.stride = -(-(self.rank + 2) // 8) * 8
-        self.width = triton.next_power_of_2(max(self.rank + 2, 16))
+        self.parts = _parts(self.rank)
+        self.width = sum(self.parts)
         self.tables: list[torch.Tensor] = []
         for side, part in enumerate(values):
             whole = filled_table(part, self.rank, target.hierarchy.has_effect(side))
@@ -117,7 +126,7 @@ class GpuLines:
             known: Any = target.known.values[side]
             centre = tall.times(known, to_device(slopes, self.device)).mul_(before).add_(centre)
         effect = target.hierarchy.has_effect(side)
-        edge = triton.next_power_of_2(max(rank + effect, 2))
+        edge = triton.next_power_of_2(max(rank, 2))
         most = max((int(part.max()) for part in self._copies if len(part)), default=1)
         signed = (key[0] | key[1] << 32) - (2**64 if key[1] >= 2**31 else 0)
         numbers = to_device(np.array([signed, sweep, side, most], np.int64), self.device)
@@ -132,7 +141,7 @@ class GpuLines:
                     self.tables[1 - side], self.tables[side], *self._hats, self._partial, settings,
                     numbers, first, piece.first,
                     WEIGHTED=len(view.weight) > 0, COPIED=len(copies) > 0, PARTIAL=self._partial.shape[1],
-                    **self._walk, **self._layout(self.width),
+                    LOW=self.parts[0], HIGH=self.parts[1], **self._walk, **self._layout,
                 )  # fmt: skip
             fold_groups(self._partial, batch)
             rows = batch.rows[1] - batch.rows[0]
@@ -143,27 +152,29 @@ class GpuLines:
                 STRIDE=self.stride, PARTIAL=self._partial.shape[1], GROUP=GROUP,
                 PROGRAMS=min(rows, _SOLVERS), num_warps=max(1, edge**2 // 512),
             )  # fmt: skip
-        self._check(side, sweep)
-        found = to_host(scales.sum(0))
-        square, pull = found[: edge * edge].reshape(edge, edge), found[edge * edge :]
+        table = self.tables[side]
+        found = to_host(torch.cat([scales.sum(0), table.sum(dtype=torch.float64)[None]]))
+        if not np.isfinite(found[-1]):
+            bad = torch.nonzero(~torch.isfinite(table).all(1)).flatten()
+            raise diverged(target, side, sweep, int(bad[0]) if len(bad) else None)
+        square, pull = found[: edge * edge].reshape(edge, edge), found[edge * edge : -1]
         return np.concatenate([square[:rank, :rank].ravel(), pull[:rank]])
 
-    def _layout(self, width: int) -> dict[str, int]:
-        return {"RANK": self.rank, "WIDTH": width, "STRIDE": self.stride, "CHUNK": CHUNK,
-                "CODE": self.target.loss.code}  # fmt: skip
+    @property
+    def _layout(self) -> dict[str, int]:
+        return {
+            "RANK": self.rank,
+            "STRIDE": self.stride,
+            "CHUNK": CHUNK,
+            "CODE": self.target.loss.code,
+        }
 
     @property
     def _walk(self) -> dict[str, int]:
         """Answers that a program takes at once, and its warps: what was fastest on an H200."""
         if self.target.loss is HINGE:
             return {"BLOCK": 4, "num_warps": 4}
-        return {"BLOCK": 32, "num_warps": 1} if self.width <= 32 else {"BLOCK": 128, "num_warps": 4}
-
-    def _check(self, side: int, sweep: int) -> None:
-        table = self.tables[side]
-        if not bool(torch.isfinite(table.sum())):
-            bad = torch.nonzero(~torch.isfinite(table).all(1)).flatten()
-            raise diverged(self.target, side, sweep, int(bad[0]) if len(bad) else None)
+        return {"BLOCK": 32, "num_warps": 1}
 
     def _free(self, side: int, rows: slice = slice(None)) -> torch.Tensor:
         """Return the factors of some lines, then the effect if there is one."""
@@ -184,9 +195,9 @@ class GpuLines:
             rows = slice(begin, begin + _LINES_AT_ONCE)
             lines = self._free(side, rows).double()
             total += lines.sum(0)
-            gram += lines.T @ lines
+            gram += tall.inner(lines, lines)
             if known is not None:
-                projections += known[rows].double().T @ lines
+                projections += tall.inner(known[rows], lines)
         found = to_host(torch.cat([total[None], gram, projections]))
         return Moments(
             size,
@@ -222,7 +233,7 @@ class GpuLines:
                     piece.first,
                     WEIGHTED=len(view.weight) > 0, COPIED=len(copies) > 0, BLOCK=32,
                     PROGRAMS=min(last - first, _LOOKERS), OUT=out.shape[1],
-                    num_warps=1 if width <= 16 else 4, **self._layout(width),
+                    WIDTH=width, num_warps=1 if width <= 16 else 4, **self._layout,
                 )  # fmt: skip
         found = to_host(out.sum(0))
         slope = found[1 : 1 + size]
@@ -254,6 +265,10 @@ class GpuLines:
     def silent(self, side: int) -> NDArray[np.int64]:
         """Return the rows (or columns) without answers, whose pattern is not known."""
         return to_host(torch.nonzero(self.views[side].counts == 0).flatten())
+
+    def free(self, side: int) -> Table:
+        """Return the factors of all lines of a side, then the effect if it has one."""
+        return to_host(self._free(side).contiguous())
 
     def table(self, side: int) -> Table:
         """Return the lines of a side in the host's memory."""

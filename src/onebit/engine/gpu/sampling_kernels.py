@@ -113,12 +113,40 @@ def _inverse_gaussian(inverse_mean, first, second, third):
 
 
 @triton.jit
-def _gathered(answers, other, k, there, at, inside, STRIDE: tl.constexpr):
-    """Return the signs of some answers, and the other side's lines that they face."""
-    answer = tl.load(answers + k, mask=there, other=0)
+def _gathered(answer, other, there, at, inside, STRIDE: tl.constexpr):
+    """Return the other side's lines that some answers face, at these places."""
     lines = other + (answer & _CODE_BITS).to(tl.int64) * STRIDE
-    tile = tl.load(lines[:, None] + at[None, :], mask=there[:, None] & inside[None, :], other=0.0)
-    return tl.where(answer < 0, -1.0, 1.0), tile
+    return tl.load(lines[:, None] + at[None, :], mask=there[:, None] & inside[None, :], other=0.0)
+
+
+@triton.jit
+def _faced(own, row, at, inside, RANK: tl.constexpr, STRIDE: tl.constexpr):
+    """Return a line as the other side faces it: its effect before its 1."""
+    facing = tl.where(at == RANK, RANK + 1, tl.where(at == RANK + 1, RANK, at))
+    return tl.load(own + row * STRIDE + facing, mask=inside, other=0.0)
+
+
+@triton.jit
+def _no_products(LINES: tl.constexpr, COLUMNS: tl.constexpr, CODE: tl.constexpr):
+    """Return room for sums of products: the hinge loss has curvatures beside which others would drown."""
+    if CODE == _LOGISTIC:
+        room = tl.zeros((LINES, COLUMNS), tl.float32)
+    else:
+        room = tl.zeros((LINES, COLUMNS), tl.float64)
+    return room
+
+
+@triton.jit
+def _products(left, right, curvature, CODE: tl.constexpr):
+    """Return the sum over answers of the products of two parts of the lines that they face."""
+    if CODE == _LOGISTIC:
+        found = tl.dot(
+            tl.trans(left * curvature[:, None]), right, input_precision="tf32x3", out_dtype=tl.float32
+        )
+    else:
+        wide = left.to(tl.float64) * curvature[:, None].to(tl.float64)
+        found = tl.sum(wide[:, :, None] * right.to(tl.float64)[:, None, :], axis=0)
+    return found
 
 
 @triton.jit
@@ -126,34 +154,49 @@ def sample_walk(
     answers, weight, copies, start, chunk_row, row_chunk, other, own, strips, totals, tails, partial,
     settings, numbers, first_chunk, first_answer,
     CODE: tl.constexpr, WEIGHTED: tl.constexpr, COPIED: tl.constexpr, CHUNK: tl.constexpr,
-    BLOCK: tl.constexpr, RANK: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr,
-    PARTIAL: tl.constexpr,
+    BLOCK: tl.constexpr, RANK: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
+    STRIDE: tl.constexpr, PARTIAL: tl.constexpr,
 ):  # fmt: skip
-    """Draw the variables of one chunk's answers and sum up precision, linear term and noise."""
+    """Draw the variables of one chunk's answers and sum up precision, linear term and noise.
+
+    Lines are taken in two parts, of ``LOW`` and, unless that is zero, ``HIGH`` places: a single one
+    would be as wide as the next power of two.
+    """
+    WIDTH: tl.constexpr = LOW + HIGH
     chunk = first_chunk + tl.program_id(0)
     row, begin, count = _chunk_bounds(start, chunk_row, row_chunk, chunk, CHUNK)
     before = (begin - tl.load(start + row)).to(tl.int32)
     begin -= first_answer
-    at = tl.arange(0, WIDTH)
+    at = tl.arange(0, LOW)
     inside = at < RANK + 2
-    facing = tl.where(at == RANK, RANK + 1, tl.where(at == RANK + 1, RANK, at))
-    line = tl.load(own + row * STRIDE + facing, mask=inside, other=0.0)
+    line = _faced(own, row, at, inside, RANK, STRIDE)
     temperature = tl.load(settings)
     key, sweep = tl.load(numbers), tl.load(numbers + 1).to(tl.int32)
     side, most_copies = tl.load(numbers + 2).to(tl.int32), tl.load(numbers + 3).to(tl.int32)
-    if CODE == _LOGISTIC:
-        precision = tl.zeros((WIDTH, WIDTH), tl.float32)
-    else:
-        precision = tl.zeros((WIDTH, WIDTH), tl.float64)
-    linear = tl.zeros((WIDTH,), tl.float64)
-    noise = tl.zeros((WIDTH,), tl.float64)
+    precision = _no_products(LOW, LOW, CODE)
+    linear = tl.zeros((LOW,), tl.float64)
+    noise = tl.zeros((LOW,), tl.float64)
+    if HIGH:
+        above = LOW + tl.arange(0, HIGH)
+        inside_above = above < RANK + 2
+        line_above = _faced(own, row, above, inside_above, RANK, STRIDE)
+        across = _no_products(HIGH, LOW, CODE)
+        precision_above = _no_products(HIGH, HIGH, CODE)
+        linear_above = tl.zeros((HIGH,), tl.float64)
+        noise_above = tl.zeros((HIGH,), tl.float64)
     for step in range(0, count, BLOCK):
         k = step + tl.arange(0, BLOCK)
         there = k < count
-        y, tile = _gathered(answers + begin, other, k, there, at, inside, STRIDE)
+        answer = tl.load(answers + begin + k, mask=there, other=0)
+        y = tl.where(answer < 0, -1.0, 1.0)
+        tile = _gathered(answer, other, there, at, inside, STRIDE)
         score = tl.sum(tile * line[None, :], axis=1)
         # What goes with the other side's effect is known: its part of the score is no unknown.
         fixed = tl.sum(tl.where(at[None, :] == RANK + 1, tile, 0.0), axis=1)
+        if HIGH:
+            tile_above = _gathered(answer, other, there, above, inside_above, STRIDE)
+            score += tl.sum(tile_above * line_above[None, :], axis=1)
+            fixed += tl.sum(tl.where(above[None, :] == RANK + 1, tile_above, 0.0), axis=1)
         number = before + k
         e, f, _, _ = _words(key, number + 1, row, sweep, side | _OF_ROWS)
         if CODE == _LOGISTIC:
@@ -201,20 +244,24 @@ def sample_walk(
         curvature = tl.where(there, curvature, 0.0)
         pull = tl.where(there, pull - curvature * fixed, 0.0)
         shaken = _shaken(curvature, e, f)
-        if CODE == _LOGISTIC:
-            precision += tl.dot(
-                tl.trans(tile * curvature[:, None]), tile, input_precision="tf32x3", out_dtype=tl.float32
-            )
-        else:
-            wide = tile.to(tl.float64)
-            left = wide * curvature[:, None].to(tl.float64)
-            precision += tl.sum(left[:, :, None] * wide[:, None, :], axis=0)
+        precision += _products(tile, tile, curvature, CODE)
         linear += tl.sum(pull[:, None] * tile, axis=0).to(tl.float64)
         noise += tl.sum(shaken[:, None] * tile, axis=0).to(tl.float64)
+        if HIGH:
+            across += _products(tile_above, tile, curvature, CODE)
+            precision_above += _products(tile_above, tile_above, curvature, CODE)
+            linear_above += tl.sum(pull[:, None] * tile_above, axis=0).to(tl.float64)
+            noise_above += tl.sum(shaken[:, None] * tile_above, axis=0).to(tl.float64)
     out = partial + tl.program_id(0).to(tl.int64) * PARTIAL
     tl.store(out + at[:, None] * WIDTH + at[None, :], precision)
     tl.store(out + WIDTH * WIDTH + at, linear)
     tl.store(out + WIDTH * WIDTH + WIDTH + at, noise)
+    if HIGH:
+        tl.store(out + above[:, None] * WIDTH + at[None, :], across)
+        tl.store(out + at[None, :] * WIDTH + above[:, None], across)
+        tl.store(out + above[:, None] * WIDTH + above[None, :], precision_above)
+        tl.store(out + WIDTH * WIDTH + above, linear_above)
+        tl.store(out + WIDTH * WIDTH + WIDTH + above, noise_above)
 
 
 @triton.jit
@@ -227,17 +274,15 @@ def sample_solve(
 ):  # fmt: skip
     """Draw rows from the sums of their chunks; add up what they say of the scales of the factors.
 
-    A program takes every ``PROGRAMS``-th row.
+    A program takes every ``PROGRAMS``-th row. The factors' block is inverted; the effect is its border.
     """
     key, sweep = tl.load(numbers), tl.load(numbers + 1).to(tl.int32)
     side = tl.load(numbers + 2).to(tl.int32)
     FREE: tl.constexpr = RANK + EFFECT
     a = tl.arange(0, D)
-    there = a < FREE
+    there = a < RANK
     both = there[:, None] & there[None, :]
     diagonal = a[:, None] == a[None, :]
-    # A row's own effect stands after its 1; it faces the other side's 1, which stands after the factors.
-    place = tl.where(a == RANK, RANK + 1, a)
     before = tl.load(prior_precision + a, mask=there, other=1.0)
     bent = tl.zeros((D, D), tl.float64)
     pulled = tl.zeros((D,), tl.float64)
@@ -247,29 +292,50 @@ def sample_solve(
         precision = tl.zeros((D, D), tl.float64)
         linear = tl.zeros((D,), tl.float64)
         noise = tl.zeros((D,), tl.float64)
+        if EFFECT:
+            border = tl.zeros((D,), tl.float64)
+            nothing = tl.load(prior_precision + RANK) * 0.0
+            corner, effect_linear, effect_noise = nothing, nothing, nothing
         for k in range(first, last, step):
             line = partial + k * PARTIAL
             cells = line + a[:, None] * WIDTH + a[None, :]
             precision += tl.load(cells, mask=both, other=0.0).to(tl.float64)
             linear += tl.load(line + WIDTH * WIDTH + a, mask=there, other=0.0).to(tl.float64)
             noise += tl.load(line + WIDTH * WIDTH + WIDTH + a, mask=there, other=0.0).to(tl.float64)
-        present = tl.load(own + row * STRIDE + place, mask=there, other=0.0).to(tl.float64)
+            if EFFECT:  # it faces the other side's 1, which stands after the factors
+                border += tl.load(line + RANK * WIDTH + a, mask=there, other=0.0).to(tl.float64)
+                corner += tl.load(line + RANK * WIDTH + RANK).to(tl.float64)
+                effect_linear += tl.load(line + WIDTH * WIDTH + RANK).to(tl.float64)
+                effect_noise += tl.load(line + WIDTH * WIDTH + WIDTH + RANK).to(tl.float64)
+        present = tl.load(own + row * STRIDE + a, mask=there, other=0.0).to(tl.float64)
         prior_line = row * FREE if OWN_LINEAR else 0
         centre = tl.load(prior_linear + prior_line + a, mask=there, other=0.0)
         # Numbers beyond every answer's, so that these are others than those of the answers.
         e, f, _, _ = _words(key, a - 2147483647, row, sweep, side | _OF_ROWS)
         shaken = noise + _shaken(before.to(tl.float32), e, f).to(tl.float64)
-        inverse, _ = _invert(precision + tl.where(diagonal, before[:, None], 0.0), FREE, D)
-        wanted = (linear + centre) * (1.0 + _OVER) + shaken * _REST
-        drawn = tl.sum(inverse * tl.where(there, wanted, 0.0)[None, :], axis=1) - present * _OVER
-        tl.store(own + row * STRIDE + place, drawn.to(tl.float32), mask=there)
-        kept = tl.where(a < RANK, drawn, 0.0)
+        inverse, _ = _invert(precision + tl.where(diagonal, before[:, None], 0.0), RANK, D)
+        wanted = tl.where(there, (linear + centre) * (1.0 + _OVER) + shaken * _REST, 0.0)
+        drawn = tl.sum(inverse * wanted[None, :], axis=1)
         pull = linear
         if EFFECT:
-            effect = tl.sum(tl.where(a == RANK, drawn, 0.0), axis=0)
-            pull -= effect * tl.sum(tl.where(a[None, :] == RANK, precision, 0.0), axis=1)
-        bent += kept[:, None] * precision * kept[None, :]
-        pulled += kept * pull
+            effect_before = tl.load(prior_precision + RANK)
+            effect_linear += tl.load(prior_linear + prior_line + RANK)
+            e, f, _, _ = _words(key, tl.arange(0, 1) + (RANK - 2147483647), row, sweep, side | _OF_ROWS)
+            added = tl.sum(_shaken(effect_before.to(tl.float32), e, f).to(tl.float64), axis=0)
+            effect_wanted = effect_linear * (1.0 + _OVER) + (effect_noise + added) * _REST
+            along = tl.sum(inverse * border[None, :], axis=1)
+            rest = corner + effect_before - tl.sum(border * along, axis=0)
+            effect = (effect_wanted - tl.sum(along * wanted, axis=0)) / rest
+            drawn -= along * effect
+            # A row's own effect stands after its 1.
+            effect_at = own + row * STRIDE + RANK + 1
+            effect -= tl.load(effect_at).to(tl.float64) * _OVER
+            tl.store(effect_at, effect.to(tl.float32))
+            pull -= effect * border
+        drawn = tl.where(there, drawn - present * _OVER, 0.0)
+        tl.store(own + row * STRIDE + a, drawn.to(tl.float32), mask=there)
+        bent += drawn[:, None] * precision * drawn[None, :]
+        pulled += drawn * pull
     line = scales + tl.program_id(0) * (D * D + D)
     cells = line + a[:, None] * D + a[None, :]
     tl.store(cells, tl.load(cells) + bent)
@@ -309,8 +375,9 @@ def along_walk(
         for step in range(0, count, BLOCK):
             k = step + tl.arange(0, BLOCK)
             there = k < count
-            y, tile = _gathered(answers + begin, other, k, there, at, inside, STRIDE)
-            tile *= line[None, :]
+            answer = tl.load(answers + begin + k, mask=there, other=0)
+            y = tl.where(answer < 0, -1.0, 1.0)
+            tile = _gathered(answer, other, there, at, inside, STRIDE) * line[None, :]
             score = level + tl.sum(tile, axis=1)
             tile = tl.where(at[None, :] == RANK + 1, tile - moved, tile)
             tile = tl.where(at[None, :] == RANK + 2, 1.0, tile)

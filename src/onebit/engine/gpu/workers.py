@@ -143,7 +143,7 @@ class Gpu:
     ) -> Sampled:
         """Sample the exact posterior, here."""
         views = self._views(observations, posterior.hierarchy, True, known.widths)
-        with threads(1) as pool:
+        with threads(self.count) as pool:
             return sample(
                 observations, posterior, loss, temperature, plan, seed, pool, pairs, callback, known,
                 self.journal(), on_gpu(views),

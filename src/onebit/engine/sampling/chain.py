@@ -20,14 +20,8 @@ from numpy.typing import NDArray
 
 from onebit.data import checked
 from onebit.data.storage import Tensors
-from onebit.engine.sampling.lines import (
-    Change,
-    Lines,
-    Moments,
-    Place,
-    free_coordinates,
-    on_one_thread,
-)
+from onebit.engine.cpu.threads import Threads
+from onebit.engine.sampling.lines import ALONE, Change, Lines, Moments, Place, on_one_thread
 from onebit.engine.sampling.moves import move_unnoticed, move_whole
 from onebit.engine.sampling.philox import chain_key, sweep_generator
 from onebit.engine.sampling.slices import slice_draw
@@ -72,12 +66,18 @@ class Chain:
 
     @classmethod
     def begin(
-        cls, target: Target, posterior: Posterior, seed: int, number: int, place: Place = on_one_thread
+        cls,
+        target: Target,
+        posterior: Posterior,
+        seed: int,
+        number: int,
+        place: Place = on_one_thread,
+        pool: Threads = ALONE,
     ) -> Chain:
         """Start chain ``number`` at a draw from the variational posterior; ``place`` says where."""
         key = chain_key(seed, number)
         rng = sweep_generator(key, 0)
-        values: list[NDArray[np.floating]] = [_drawn(side, rng) for side in posterior.sides]
+        values: list[NDArray[np.floating]] = [_drawn(side, rng, pool) for side in posterior.sides]
         means = posterior.hyper
         effects = [means.effect(side) for side in (0, 1)]
         start = HyperDraw(
@@ -175,7 +175,7 @@ class Chain:
 
     def free(self, side: int) -> Table:
         """Return the coordinates of one side: the factors, then the effect if there is one."""
-        return free_coordinates(self.lines.table(side), self.target.hierarchy, side)
+        return self.lines.free(side)
 
     def scores(self, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> Array:
         """Return the present scores of pairs of codes."""
@@ -296,8 +296,13 @@ def _likeliest(slopes: Slopes | None) -> Places:
     return NO_PLACES if slopes is None else slopes.weights.argmax(axis=-1)
 
 
-def _drawn(gaussians: Gaussians, rng: np.random.Generator) -> Array:
-    """Return one draw of all rows, a block at a time."""
-    rows = np.arange(len(gaussians.mean))
-    blocks = [rows[begin : begin + _ROWS_AT_ONCE] for begin in range(0, len(rows), _ROWS_AT_ONCE)]
-    return np.concatenate([gaussians.taken(block).sample(rng)[0] for block in blocks])
+def _drawn(gaussians: Gaussians, rng: np.random.Generator, pool: Threads) -> Array:
+    """Return one draw of all rows, a block at a time; their noise is drawn in order."""
+    drawn = rng.standard_normal(gaussians.mean.shape)
+
+    def draw(block: int) -> None:
+        rows = np.arange(block * _ROWS_AT_ONCE, min((block + 1) * _ROWS_AT_ONCE, len(drawn)))
+        drawn[rows] = gaussians.taken(rows).at(drawn[rows])
+
+    pool.each(draw, -(-len(drawn) // _ROWS_AT_ONCE))
+    return drawn

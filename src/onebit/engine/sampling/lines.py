@@ -132,6 +132,10 @@ class Lines(Protocol):
         """Return the lines of a side in this machine's memory."""
         ...
 
+    def free(self, side: int) -> Table:
+        """Return the factors of all lines of a side, then the effect if it has one, there."""
+        ...
+
     def put(self, side: int, table: Table) -> None:
         """Take up other lines."""
         ...
@@ -245,7 +249,8 @@ def on_threads(pool: Threads) -> Place:
     return place
 
 
-on_one_thread = on_threads(Threads(1, None))
+ALONE = Threads(1, None)
+on_one_thread = on_threads(ALONE)
 
 
 def free_coordinates(table: Table, hierarchy: Hierarchy, side: int) -> Table:

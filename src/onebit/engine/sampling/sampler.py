@@ -105,7 +105,8 @@ class Sampler:
         self.seed = seed
         self.target = Target.of(observations, posterior.hierarchy, loss, temperature, known)
         self.chains = [
-            Chain.begin(self.target, posterior, seed, number, place) for number in range(plan.n_chains)
+            Chain.begin(self.target, posterior, seed, number, place, pool)
+            for number in range(plan.n_chains)
         ]
         self.watched = Watched(self.chains[0].lines, observations.shape, observations.n, loss, seed)
         self.pairs = pairs or (np.empty(0, np.int32), np.empty(0, np.int32))
