@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from onebit import AutoCompleter, LogisticCompleter, load, simulate
+from onebit import AutoCompleter, GibbsCompleter, LogisticCompleter, load, simulate
 from onebit.completers.efforts import EFFORTS, Budget
 from onebit.completers.search import FIRST, Search, sampled_recipe
 from onebit.data.observations import Observations
@@ -22,6 +22,58 @@ def test_it_chooses_the_loss_that_fits_the_world(name, loss):
     model = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
     assert model.best_params_["loss"] == loss
     assert model.completer_.temperature == model.best_params_["temperature"]
+
+
+@pytest.fixture(scope="module")
+def flipped():
+    """A world in which a tenth of the answers is wrong for sure, and the model of it."""
+    world = simulate.world("B2", rank=2, shape=(50, 40), density=0.5, seed=5)
+    return world, AutoCompleter(random_state=1, sampling_seconds=0).fit(world.pairs, world.answers)
+
+
+def test_the_gibbs_loss_is_chosen_where_answers_are_flipped(flipped):
+    world, model = flipped
+    assert model.best_params_["loss"] == "gibbs"
+    assert isinstance(model.completer_, GibbsCompleter)
+    assert model.completer_.temperature == model.best_params_["temperature"]
+    without = AutoCompleter(random_state=1, sampling_seconds=0)
+    without._tries_gibbs = False
+    without.fit(world.pairs, world.answers)
+    assert "gibbs" not in set(without.search_["loss"])
+    assert len(without.search_) < len(model.search_)
+    errors = [world.error(each.complete("score").to_numpy()) for each in (model, without)]
+    assert errors[0] < errors[1]
+
+
+def test_a_model_of_the_gibbs_loss_has_calibrated_probabilities_and_says_what_it_cannot(
+    flipped, tmp_path
+):
+    world, model = flipped
+    assert model.probability_note is None
+    chance = model.predict_proba(world.all_pairs)[:, 1]
+    curve = model.calibration_.probability(*model.predictor_.moments(*world.all_pairs.T, model._machine))
+    np.testing.assert_allclose(chance, curve, atol=1e-12)
+    # Of a tenth of the answers the opposite is true: nobody is surer than that of what will be answered.
+    assert abs(np.mean(np.maximum(chance, 1 - chance)) - 0.85) < 0.06
+    with pytest.raises(ValueError, match=r"gibbs loss\) are no log-odds"):
+        model.predict_interval(world.pairs[:3], output="probability")
+    with pytest.raises(ValueError, match="Gibbs loss cannot take up new answers"):
+        model.partial_fit(world.pairs[:5], world.answers[:5])
+    model.save(tmp_path / "gibbs.onebit")
+    again = load(tmp_path / "gibbs.onebit")
+    np.testing.assert_array_equal(again.predict_proba(world.pairs), model.predict_proba(world.pairs))
+    assert again.best_params_ == model.best_params_
+    again.fold_in([(99, column) for column in range(20)], world.answers[:20])
+    assert again.predict_proba([(99, 3)])[0, 1] != pytest.approx(0.5, abs=1e-6)
+
+
+def test_the_gibbs_loss_is_not_tried_beside_features(small_world):
+    """Nothing that is known of rows and columns goes with it."""
+    ids = np.unique(small_world.pairs[:, 0])
+    features = pd.DataFrame({"id": ids, "place": np.arange(float(len(ids)))})
+    model = AutoCompleter(random_state=0, sampling_seconds=0)
+    model.fit(small_world.pairs, small_world.answers, row_features=features)
+    assert "gibbs" not in set(model.search_["loss"])
 
 
 def test_it_is_not_worse_than_the_defaults_where_they_are_far_off():
@@ -47,7 +99,7 @@ def test_the_search_can_be_read(searched):
     table = model.search_
     assert set(model.best_params_) | {"log_loss", "accuracy", "rounds"} == set(table)
     assert np.isfinite(table["log_loss"]).all()
-    best = model.best_params_ | {"sparse": model.best_params_["sparse"] or "no"}
+    best = model.best_params_ | {name: model.best_params_[name] or "no" for name in ("sparse", "pattern")}
     chosen = table[(table[list(best)] == list(best.values())).all(axis=1)]
     assert len(chosen) >= 1
     assert len(seen) >= len(table)

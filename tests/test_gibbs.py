@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from sklearn.exceptions import ConvergenceWarning
 
-from onebit import GibbsCompleter, HingeCompleter, LogisticCompleter, Observations, simulate
+from onebit import (
+    GibbsCompleter,
+    HingeCompleter,
+    LogisticCompleter,
+    Observations,
+    load,
+    simulate,
+)
 from onebit.certificates.gibbs_risk import gibbs_risk
 from onebit.model.losses import GIBBS
 from onebit.model.priors import Gamma, InverseGamma
@@ -127,3 +135,29 @@ def test_single_steps_raise_the_objective_by_a_thousandth_at_most():
         path = model.objective_path_
         assert (np.diff(path) / path[:-1]).max() < 2e-3
         assert path[-1] < 1.003 * path.min()  # and does not creep up at the end
+
+
+def test_calibrated_probabilities_forecast_better_than_shares_of_draws(tmp_path):
+    world = simulate.world("B2", rank=2, shape=(60, 60), density=0.6, seed=3)
+    held = np.arange(len(world.answers)) % 4 == 0
+    losses = []
+    for calibrate in (True, False):
+        model = GibbsCompleter(3, temperature=2.0, effects=False, calibrate=calibrate, random_state=0)
+        model.fit(world.pairs[~held], world.answers[~held])
+        chance = model.predict_proba(world.pairs[held])
+        assert (model.probability_note is None) == calibrate
+        right = np.where(world.answers[held] > 0, chance[:, 1], chance[:, 0])
+        losses.append(-np.log(right).mean())
+        model.save(tmp_path / "model.onebit")
+        again = load(tmp_path / "model.onebit")
+        np.testing.assert_array_equal(again.predict_proba(world.pairs), model.predict_proba(world.pairs))
+        assert again.probability_note == model.probability_note
+    assert losses[0] < losses[1]
+
+
+def test_too_few_answers_to_calibrate_by_are_spoken_of():
+    world = simulate.world("B1", rank=1, shape=(12, 12), density=0.9, seed=0)
+    model = GibbsCompleter(1, temperature=1.0, effects=False, calibrate=True, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="too few to calibrate by"):
+        model.fit(world.pairs, world.answers)
+    assert model.probability_note == "they are shares of drawn predictors that say yes"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from onebit.completers.archive import plain_parameters, restored_parameters
 from onebit.completers.base import Found, PairClassifier, know, logger
 from onebit.completers.bayes import bayes_state, found_of, restored_found
 from onebit.completers.efforts import EFFORTS, Budget
+from onebit.completers.gibbs import GibbsCompleter
 from onebit.completers.hinge import HingeCompleter
 from onebit.completers.logistic import LogisticCompleter
 from onebit.completers.parameters import Check, Device, Either, OneOf, Positive, Whole
@@ -31,8 +32,10 @@ from onebit.engine.fitting import Fitted, fit
 from onebit.engine.recipe import Recipe
 from onebit.engine.sampling.plan import MOST_DRAWS
 from onebit.engine.workers import Machine, workers
-from onebit.model.losses import HINGE
+from onebit.model.losses import GIBBS, HINGE
 from onebit.model.posterior import Posterior
+
+Chosen: TypeAlias = LogisticCompleter | HingeCompleter | GibbsCompleter
 
 
 class AutoCompleter(PairClassifier):
@@ -42,8 +45,12 @@ class AutoCompleter(PairClassifier):
     whether the pattern of the answers (which entries have one) tells something, by the log-loss of
     answers held out of the training data, walking from good defaults and starting most trials where the
     best one ended, then refits on all answers. A search costs about as much as ten plain fits, more on
-    data so small that it does not matter. Last, where there is time for it, it samples the exact
-    posterior of the logistic loss, and keeps that if it wins on the same held-out answers.
+    data so small that it does not matter. The losses are the logistic one, the hinge loss and the Gibbs
+    loss (see GibbsCompleter), the latter two with probabilities from curves that are fitted on held-out
+    answers. Last, where there is time for it, it samples the exact posterior of the logistic loss, and
+    keeps that if it wins on the same held-out answers.
+
+    A model that chose the Gibbs loss takes up new ids by ``fold_in``, and no answers by ``partial_fit``.
 
     Parameters
     ----------
@@ -73,7 +80,7 @@ class AutoCompleter(PairClassifier):
 
     Attributes
     ----------
-    completer_ : LogisticCompleter or HingeCompleter
+    completer_ : LogisticCompleter, HingeCompleter or GibbsCompleter
         The chosen model, fitted on all answers.
     best_params_ : dict
         The choice.
@@ -91,13 +98,15 @@ class AutoCompleter(PairClassifier):
     ['effects', 'inference', 'loss', 'pattern', 'prior_scale', 'rank', 'sparse', 'temperature']
     """
 
-    completer_: LogisticCompleter | HingeCompleter
+    completer_: Chosen
     best_params_: dict[str, Any]
     search_: pd.DataFrame
     rank_: int
     objective_: float
 
     _tuned: ClassVar[bool] = True
+    # A cluster cannot follow its recipe.
+    _tries_gibbs: bool = True
     _takes_features: ClassVar[bool] = True
     _runs_on_clusters: ClassVar[bool] = True
     _checks: ClassVar[dict[str, Check]] = {
@@ -155,7 +164,9 @@ class AutoCompleter(PairClassifier):
         }
         with workers(machine, observations.n) as crew:
             budget = self._budget(crew.on_gpu)
-            search = Search(observations, rng, crew, callback, self.pattern is not None, budget)
+            search = Search(
+                observations, rng, crew, callback, self.pattern is not None, budget, self._tries_gibbs
+            )
             best = search.run() if search.usable else None
             if best is not None and budget.seconds:
                 logger.info("%s", self.effort_words())
@@ -219,11 +230,14 @@ class AutoCompleter(PairClassifier):
         logger.info("searching on %s answers of the cluster's", f"{part.n:,}")
         # A GPU of this machine is used if there is one; the workers have theirs.
         here = "cpu" if self.device == "cpu" else "auto"
-        searched = clone(self).set_params(sampling_seconds=0.0, device=here)
+        model = clone(self).set_params(sampling_seconds=0.0, device=here)
+        model._tries_gibbs = False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            searched.fit(part, callback=callback)
-        completer = searched.completer_.set_params(sparse=None)
+            model.fit(part, callback=callback)
+        completer = model.completer_
+        assert not isinstance(completer, GibbsCompleter)
+        completer.set_params(sparse=None)
         recipe = recipe_for(completer)
 
         def found(fitted: Fitted) -> Found:
@@ -232,7 +246,7 @@ class AutoCompleter(PairClassifier):
             chosen = {
                 "completer_": completer,
                 "best_params_": described(recipe),
-                "search_": searched.search_,
+                "search_": model.search_,
             }
             advice = [*made.advice, said] if part.n < n else made.advice
             return replace(made, attributes=made.attributes | chosen, advice=advice)
@@ -257,7 +271,7 @@ class AutoCompleter(PairClassifier):
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
         _check_search(content)
-        kinds = {kind.__name__: kind for kind in (HingeCompleter, LogisticCompleter)}
+        kinds = {kind.__name__: kind for kind in (GibbsCompleter, HingeCompleter, LogisticCompleter)}
         kind = kinds[content["completer_class"]]
         completer = kind(**restored_parameters(content["completer_params"]))
         shape = (len(self.rows_), len(self.columns_))
@@ -282,12 +296,12 @@ def _check_search(fitted: dict[str, Any]) -> None:
         raise checked.FileError("the record of the search is no table")
 
 
-def recipe_for(completer: LogisticCompleter | HingeCompleter) -> Recipe:
+def recipe_for(completer: Chosen) -> Recipe:
     """Return the recipe that a completer of this module follows."""
     return completer._recipe()
 
 
-def completer_of(recipe: Recipe, **settings: Any) -> LogisticCompleter | HingeCompleter:
+def completer_of(recipe: Recipe, **settings: Any) -> Chosen:
     """Return an unfitted completer whose parameters say this recipe."""
     common: dict[str, Any] = {
         "rank": recipe.rank,
@@ -295,11 +309,12 @@ def completer_of(recipe: Recipe, **settings: Any) -> LogisticCompleter | HingeCo
         "prior": recipe.prior,
         "prior_scale": recipe.prior_scale,
         "effects": recipe.row_effects,
-        "sparse": recipe.sparse,
-        "pattern": recipe.pattern,
         "max_iter": recipe.schedule.max_iter,
         "tol": recipe.schedule.tol,
     } | settings
+    if recipe.loss is GIBBS:
+        return GibbsCompleter(calibrate=True, **common)
+    common |= {"sparse": recipe.sparse, "pattern": recipe.pattern}
     if recipe.loss is HINGE:
         return HingeCompleter(calibrate=recipe.calibrate, **common)
     plan = recipe.sampling

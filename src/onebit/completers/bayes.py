@@ -25,7 +25,7 @@ from onebit.engine.workers import Machine, workers
 from onebit.model.calibration import Calibration, Sigmoid
 from onebit.model.diagnostics import DIAGNOSTICS, FEWEST_DRAWS, Mixing
 from onebit.model.draws import Draws
-from onebit.model.losses import HINGE
+from onebit.model.losses import LOGISTIC
 from onebit.model.posterior import Posterior
 from onebit.model.priors import Gamma, InverseGamma
 
@@ -206,7 +206,7 @@ def restored_found(recipe: Recipe, tensors: Tensors, content: dict[str, Any], sh
     """Restore what ``bayes_state`` returned."""
     posterior, attributes = restored_descent(tensors, content, shape)
     calibration = None
-    if recipe.loss is HINGE:
+    if recipe.loss is not LOGISTIC:
         calibration = Calibration.from_settings(checked.section(content, "calibration"))
         attributes["calibration_"] = calibration
     if "avb" in content:

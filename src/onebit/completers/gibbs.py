@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,11 +17,13 @@ from onebit.completers.predictors import GaussianPredictor
 from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
+from onebit.engine import scoring
 from onebit.engine.crew import Callback
 from onebit.engine.descent import Schedule
+from onebit.engine.fitting import CALIBRATION_SHARE, SMALLEST_CALIBRATION
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine, workers
-from onebit.model.calibration import DrawnShare
+from onebit.model.calibration import Calibration, DrawnShare, fit_calibration
 from onebit.model.losses import GIBBS
 from onebit.model.posterior import Posterior
 from onebit.model.priors import VariancePrior
@@ -39,7 +43,7 @@ class GibbsCompleter(PairClassifier):
     bound holds for every posterior at once.
 
     The predictions are the signs of the mean scores, robust to wrong answers. ``predict_proba`` is the
-    share of drawn predictors that say "yes": it is no calibrated probability.
+    share of drawn predictors that say "yes": it is no calibrated probability, unless ``calibrate=True``.
 
     Parameters
     ----------
@@ -49,6 +53,9 @@ class GibbsCompleter(PairClassifier):
         ``lambda / n``, or the best of a few.
     effects : bool or "auto"
         Row and column effects, or whichever has the better bound.
+    calibrate : bool, default False
+        Whether a first search on nine tenths of the answers fits the curve of the probabilities on the
+        others, as HingeCompleter's; it takes twice as long.
     prior, prior_scale, covariance, max_iter, tol, random_state, n_jobs, device, verbose
         As for LogisticCompleter; ``prior_scale`` is smaller here, since columns are not pruned by it, and
         ``tol`` is a number.
@@ -57,6 +64,8 @@ class GibbsCompleter(PairClassifier):
     ----------
     temperature_ : float
         The ``lambda / n`` chosen.
+    calibration_ : Calibration
+        With ``calibrate``: the curve.
     objective_path_ : ndarray
         The course of the objective. The 0-1 loss has no quadratic majoriser: unlike that of the logistic
         loss it may rise, by up to a thousandth in a step.
@@ -72,6 +81,7 @@ class GibbsCompleter(PairClassifier):
 
     temperature_: float
     prior_choices_: int
+    calibration_: Calibration
 
     _loss = GIBBS
     _made_for_it: ClassVar[bool] = True
@@ -81,6 +91,7 @@ class GibbsCompleter(PairClassifier):
         "tol": Positive(),
         "temperature": Instance((str,), Positive()),
         "effects": OneOf(("auto", True, False)),
+        "calibrate": OneOf((True, False)),
     }
 
     def __init__(
@@ -92,6 +103,7 @@ class GibbsCompleter(PairClassifier):
         temperature: float | str = "auto",
         covariance: str = "full",
         effects: bool | str = "auto",
+        calibrate: bool = False,
         max_iter: int = 200,
         tol: float = 1e-5,
         random_state: Any = None,
@@ -105,12 +117,23 @@ class GibbsCompleter(PairClassifier):
         self.temperature = temperature
         self.covariance = covariance
         self.effects = effects
+        self.calibrate = calibrate
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.device = device
         self.verbose = verbose
+
+    @property
+    def probability_note(self) -> str | None:
+        """Why averages of this model's probabilities are no shares of "yes"; None where they may be."""
+        return None if hasattr(self, "calibration_") else self._uncalibrated
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether it chooses the temperature by itself."""
+        return isinstance(self.temperature, str)
 
     def _recipe(self) -> Recipe:
         effects = self.effects is not False
@@ -119,6 +142,8 @@ class GibbsCompleter(PairClassifier):
             rank=self.rank,
             prior=self.prior,
             prior_scale=self.prior_scale,
+            temperature=OPTIMISED.temperature if self._chooses else float(self.temperature),
+            calibrate=self.calibrate,
             full=self.covariance == "full",
             row_effects=effects,
             column_effects=effects,
@@ -138,19 +163,37 @@ class GibbsCompleter(PairClassifier):
             raise ValueError(f'temperature must be a positive number or "auto", got {self.temperature!r}')
         if start is not None:
             raise ValueError("GibbsCompleter starts from hinge fits of its own; leave start out")
+        recipe, advice = self._recipe(), []
+        search = partial(
+            optimise,
+            recipe,
+            rng=rng,
+            callback=callback,
+            temperature=None if self._chooses else recipe.temperature,
+            try_effects=self.effects == "auto",
+        )
+        calibration = None
         with workers(machine, observations.n) as crew:
-            found = optimise(
-                self._recipe(),
-                observations,
-                crew,
-                rng,
-                callback,
-                temperature=None if isinstance(self.temperature, str) else float(self.temperature),
-                try_effects=self.effects == "auto",
-            )
-        chosen = {"temperature_": found.temperature, "prior_choices_": found.prior_choices}
-        predictor = self._predictor(found.fit.posterior, found.temperature)
-        advice = []
+            if self.calibrate:
+                held = rng.random(observations.n) < CALIBRATION_SHARE
+                if held.sum() < SMALLEST_CALIBRATION:
+                    advice.append(
+                        f"{observations.n:,} answers are too few to calibrate by: probabilities are "
+                        "shares of drawn predictors that say yes"
+                    )
+                else:
+                    first = search(observations=observations.take(~held), workers=crew).fit.posterior
+                    rows, columns, sign, weight = observations.entries(held)
+                    moments = scoring.score_moments(first, rows, columns, crew.count)
+                    calibration = fit_calibration(*moments, sign, weight)
+            found = search(observations=observations, workers=crew)
+        chosen: dict[str, Any] = {
+            "temperature_": found.temperature,
+            "prior_choices_": found.prior_choices,
+        }
+        if calibration is not None:
+            chosen["calibration_"] = calibration
+        predictor = self._predictor(found.fit.posterior, found.temperature, calibration)
         if not found.fit.converged:
             advice.append(
                 f"stopped after {found.fit.n_iter} rounds before it settled to tol={self.tol:g}; "
@@ -158,12 +201,16 @@ class GibbsCompleter(PairClassifier):
             )
         return Found(predictor, descent_attributes(found.fit) | chosen, advice)
 
-    def _predictor(self, posterior: Posterior, temperature: float) -> GaussianPredictor:
-        return GaussianPredictor(posterior, DrawnShare(), GIBBS, temperature)
+    def _predictor(
+        self, posterior: Posterior, temperature: float, calibration: Calibration | None
+    ) -> GaussianPredictor:
+        return GaussianPredictor(posterior, calibration or DrawnShare(), GIBBS, temperature)
 
     def _state(self) -> tuple[Tensors, dict[str, Any]]:
         tensors, content = descent_state(self)
-        found = {"temperature": self.temperature_, "prior_choices": self.prior_choices_}
+        found: dict[str, Any] = {"temperature": self.temperature_, "prior_choices": self.prior_choices_}
+        if hasattr(self, "calibration_"):
+            found["calibration"] = asdict(self.calibration_)
         return tensors, content | found
 
     def _restore(self, tensors: Tensors, content: dict[str, Any]) -> None:
@@ -173,4 +220,8 @@ class GibbsCompleter(PairClassifier):
         if "prior_choices" in content:
             choices = checked.whole(content, "prior_choices", 1)
         attributes |= {"temperature_": temperature, "prior_choices_": choices}
-        self._take(Found(self._predictor(posterior, temperature), attributes))
+        calibration = None
+        if "calibration" in content:
+            calibration = Calibration.from_settings(checked.section(content, "calibration"))
+            attributes["calibration_"] = calibration
+        self._take(Found(self._predictor(posterior, temperature, calibration), attributes))

@@ -204,8 +204,12 @@ class Predicting:
             raise ValueError(f"level must be a number between 0 and 1, got {level!r}")
         if output not in ("score", "probability"):
             raise ValueError(f'output must be "score" or "probability", got {output!r}')
-        if output == "probability" and self._loss is not LOGISTIC:
-            raise ValueError(f'scores of {type(self).__name__} are no log-odds; use output="score"')
+        loss = getattr(self.predictor_, "loss", self._loss)
+        if output == "probability" and loss is not LOGISTIC:
+            raise ValueError(
+                f"scores of this {type(self).__name__} ({loss.name} loss) are no log-odds; use "
+                'output="score"'
+            )
         ends = self.predictor_.intervals(rows, columns, level, self._machine, approximate)
         return expit(ends) if output == "probability" else ends
 

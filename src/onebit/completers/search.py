@@ -21,7 +21,7 @@ from onebit.engine.recipe import SIDES, Recipe
 from onebit.engine.sampling import ahead
 from onebit.engine.sampling.plan import Plan
 from onebit.model.calibration import CERTAINTY, Calibration, expected_sigmoid, fit_calibration
-from onebit.model.losses import HINGE, LOGISTIC
+from onebit.model.losses import GIBBS, HINGE, LOGISTIC
 from onebit.model.posterior import Posterior
 
 logger = logging.getLogger("onebit")
@@ -42,8 +42,12 @@ _ENOUGH = 30_000
 # The hinge loss keeps its default temperature only where that beats this one: where the answers say
 # little, the higher one overfits and the held-out answers are too few to show it.
 _COOLER = 0.7
-# The hinge loss is tuned further only where its log-loss comes this close to the logistic one.
+# The hinge and the Gibbs loss are tuned further only where they come this close to the best log-loss.
 _CLOSE = 0.01
+# Where the walk of the Gibbs loss begins: none of its answers costs more than one, and they weigh more.
+_GIBBS_TEMPERATURE = 2.0
+# It takes up no further answers, and must be worth that.
+_WORTH = 0.005
 
 NO_SAMPLING = Budget(0.0, 0)
 # Where the walk begins.
@@ -116,8 +120,11 @@ class Search:
         callback: Callback | None,
         pattern: bool = True,
         budget: Budget = NO_SAMPLING,
+        gibbs: bool = True,
     ) -> None:
         self.pattern = pattern
+        # Nothing that is known of rows and columns goes with the Gibbs loss.
+        self.gibbs = gibbs and observations.features == (None, None)
         self.budget = budget
         self.spent = 0.0  # seconds of sampling, by the reckoning
         if budget.seconds > 0.0 and not crew.on_gpu:
@@ -147,7 +154,7 @@ class Search:
         self.usable = n_splits * size >= 20
 
     def run(self) -> Trial:
-        """Walk along temperature, prior scale and rank; the same with the hinge loss; then sparse."""
+        """Walk along temperature, prior scale and rank; with the hinge loss; sparse; the Gibbs loss."""
         best = self.trial(FIRST, None)
         plain = self.trial(with_effects(FIRST, False), None)
         if plain.log_loss < best.log_loss:  # the simpler model need not win by a margin
@@ -169,7 +176,25 @@ class Search:
         best, hinge = (
             self.sparser(trial) if trial.log_loss < least + _CLOSE else trial for trial in (best, hinge)
         )
-        return self.defended(hinge if hinge.beats(best) else best)
+        best = self.defended(hinge if hinge.beats(best) else best)
+        return self.robust(best) if self.gibbs else best
+
+    def robust(self, best: Trial) -> Trial:
+        """Try the Gibbs loss, which a few answers that are wrong for sure hardly move.
+
+        It has no convex start: it goes on from where the best of the others is that has what it can take
+        up, dense and without the pattern.
+        """
+        plain = [
+            trial for trial in self.trials if trial.recipe.sparse is None and trial.recipe.pattern is None
+        ]
+        start = min(plain, key=lambda trial: trial.log_loss)
+        recipe = replace(start.recipe, loss=GIBBS, temperature=_GIBBS_TEMPERATURE)
+        gibbs = self.trial(recipe, start)
+        if gibbs.log_loss < best.log_loss + _CLOSE:
+            gibbs = self.climb(gibbs, "temperature", TEMPERATURES)
+            gibbs = self.climb(gibbs, "prior_scale", PRIOR_SCALES)
+        return gibbs if gibbs.beats(best) and gibbs.log_loss < best.log_loss - _WORTH else best
 
     def defended(self, best: Trial) -> Trial:
         """Return the choice, or the plain LogisticCompleter where that did better."""
@@ -210,16 +235,22 @@ class Search:
         if self.weighted:
             return best
         winner: Trial | None = None
-        for rank in [rank for rank in RANKS if rank >= min(best.recipe.rank, max(RANKS))]:
+        alike = best
+        if best.recipe.loss is GIBBS:  # which says nothing of the pattern
+            alike = min(
+                (trial for trial in self.trials if trial.recipe.loss is LOGISTIC),
+                key=lambda trial: trial.log_loss,
+            )
+        for rank in [rank for rank in RANKS if rank >= min(alike.recipe.rank, max(RANKS))]:
             kept = self.splits[0][0]
             plan, cost = self.budget.trial(kept.shape, kept.n, rank, len(self.splits))
-            recipe = sampled_recipe(replace(best.recipe, rank=rank), plan)
+            recipe = sampled_recipe(replace(alike.recipe, rank=rank), plan)
             last = self.budget.least(self.shape, self.n, rank)
             if self.spent + cost + last > self.budget.seconds:
                 break
-            near = best.recipe.loss is recipe.loss and best.recipe.sparse is None
-            near = near and best.recipe.rank == rank
-            trial = self.trial(recipe, best if near else None)
+            near = alike.recipe.loss is recipe.loss and alike.recipe.sparse is None
+            near = near and alike.recipe.rank == rank
+            trial = self.trial(recipe, alike if near else None)
             self.spent += cost
             if winner is not None and not trial.beats(winner):
                 break
@@ -262,7 +293,7 @@ class Search:
                     break
                 recipe = replace(best.recipe, **{name: grid[position]})  # type: ignore[arg-type]
                 starts: list[Trial | None] = [None] if name == "rank" else [best]
-                if self.small and direction > 0 and name != "rank":
+                if self.small and direction > 0 and name != "rank" and recipe.loss is not GIBBS:
                     starts.append(None)  # a column that has vanished may be wanted again
                 trial = min((self.trial(recipe, start) for start in starts), key=lambda t: t.log_loss)
                 if not trial.beats(best):
@@ -334,7 +365,7 @@ class Search:
 
 
 def _cross_fitted(mean: Array, variance: Array, sign: NDArray[np.int8], weight: Array) -> Array:
-    """Return hinge probabilities in which no answer helped to fit the curve that it is scored by."""
+    """Return calibrated probabilities in which no answer helped to fit the curve that it is scored by."""
     probability = np.empty_like(mean)
     half = np.arange(len(mean)) % 2 == 0
     for part in (half, ~half):

@@ -18,8 +18,14 @@ from onebit.report import plots
 Array = NDArray[np.float64]
 
 # Drawn in these colours, shown in those of the page (see the template's style).
-INK, BLUE, ORANGE, GREY = "#1b1e23", plots.BLUE, "#d55e00", plots.GREY
-_PAGE = {INK: "var(--ink)", BLUE: "var(--blue)", ORANGE: "var(--orange)", GREY: "var(--grey)"}
+INK, BLUE, ORANGE, GREY, GREEN = "#1b1e23", plots.BLUE, "#d55e00", plots.GREY, plots.GREEN
+_PAGE = {
+    INK: "var(--ink)",
+    BLUE: "var(--blue)",
+    ORANGE: "var(--orange)",
+    GREY: "var(--grey)",
+    GREEN: "var(--good)",
+}
 
 _SIDES = {"rows": BLUE, "columns": ORANGE}
 # A share of fewer answers than this says little.
@@ -126,19 +132,24 @@ def yes_shares(counts: NDArray[np.int64], yes: NDArray[np.int64], side: str) -> 
         return as_svg(figure, f"yes-{side}", f"histogram of the shares of one answer, over the {side}")
 
 
+_LOSS_MARKS = (("logistic", BLUE, "o"), ("hinge", ORANGE, "s"), ("gibbs", GREEN, "^"))
+
+
 def search_trials(search: Any) -> str:
     """Draw the held-out log-loss of every trial of a search."""
     with _style():
         figure, axes = _figure()
-        for loss, colour, mark in (("logistic", BLUE, "o"), ("hinge", ORANGE, "s")):
+        for loss, colour, mark in _LOSS_MARKS:
             which = np.flatnonzero(search["loss"].to_numpy() == loss)
+            if not len(which):
+                continue
             losses = search["log_loss"].to_numpy()[which]
             axes.plot(which + 1, losses, mark, color=colour, markersize=5, label=loss)
         axes.axhline(float(search["log_loss"].min()), color=GREY, linewidth=1, linestyle=":")
         axes.set_xlabel("trial of the search")
         axes.set_ylabel("held-out log-loss")
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.1)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, borderaxespad=0.1)
         return as_svg(figure, "search", "held-out log-loss of every trial of the search")
 
 
