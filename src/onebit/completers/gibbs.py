@@ -143,7 +143,6 @@ class GibbsCompleter(PairClassifier):
             prior=self.prior,
             prior_scale=self.prior_scale,
             temperature=OPTIMISED.temperature if self._chooses else float(self.temperature),
-            calibrate=self.calibrate,
             full=self.covariance == "full",
             row_effects=effects,
             column_effects=effects,
