@@ -45,7 +45,7 @@ def test_the_gibbs_loss_is_chosen_where_answers_are_flipped(flipped):
     assert errors[0] < errors[1]
 
 
-def test_a_model_of_the_gibbs_loss_has_calibrated_probabilities_and_says_what_it_cannot(
+def test_a_model_of_the_gibbs_loss_predicts_by_its_curve_is_saved_and_says_what_it_cannot(
     flipped, tmp_path
 ):
     world, model = flipped
@@ -53,18 +53,50 @@ def test_a_model_of_the_gibbs_loss_has_calibrated_probabilities_and_says_what_it
     chance = model.predict_proba(world.all_pairs)[:, 1]
     curve = model.calibration_.probability(*model.predictor_.moments(*world.all_pairs.T, model._machine))
     np.testing.assert_allclose(chance, curve, atol=1e-12)
-    # Of a tenth of the answers the opposite is true: nobody is surer than that of what will be answered.
-    assert abs(np.mean(np.maximum(chance, 1 - chance)) - 0.85) < 0.06
     with pytest.raises(ValueError, match=r"gibbs loss\) are no log-odds"):
         model.predict_interval(world.pairs[:3], output="probability")
-    with pytest.raises(ValueError, match="Gibbs loss cannot take up new answers"):
-        model.partial_fit(world.pairs[:5], world.answers[:5])
     model.save(tmp_path / "gibbs.onebit")
+    model.completer_.save(tmp_path / "chosen.onebit")
+    chosen = load(tmp_path / "chosen.onebit")
+    np.testing.assert_array_equal(chosen.predict_proba(world.pairs), model.predict_proba(world.pairs))
+    assert chosen.temperature_ == model.best_params_["temperature"]
     again = load(tmp_path / "gibbs.onebit")
     np.testing.assert_array_equal(again.predict_proba(world.pairs), model.predict_proba(world.pairs))
     assert again.best_params_ == model.best_params_
     again.fold_in([(99, column) for column in range(20)], world.answers[:20])
     assert again.predict_proba([(99, 3)])[0, 1] != pytest.approx(0.5, abs=1e-6)
+
+
+def test_probabilities_of_the_gibbs_loss_are_as_sure_as_they_are_right():
+    """The curve is fitted on a trial and used for the last fit, which ends at another scale of scores."""
+    gaps = []
+    for seed in (0, 2, 3):
+        world = simulate.world("B2", rank=2, shape=(60, 50), density=0.9, seed=seed)
+        held = np.random.default_rng(seed).random(len(world.answers)) < 0.45
+        model = AutoCompleter(random_state=seed, sampling_seconds=0)
+        model.fit(world.pairs[~held], world.answers[~held])
+        assert model.best_params_["loss"] == "gibbs"
+        confidence = model.confidence(world.pairs[held]).mean()
+        gaps.append(confidence - model.score(world.pairs[held], world.answers[held]))
+    assert abs(np.mean(gaps)) < 0.02
+
+
+def test_a_model_of_the_gibbs_loss_learns_from_new_answers():
+    world = simulate.world("B2", rank=2, shape=(60, 50), density=0.9, seed=2)
+    part = np.random.default_rng(2).random(len(world.answers))
+    first, then, last = part < 0.5, (part >= 0.5) & (part < 0.8), part >= 0.8
+    model = AutoCompleter(random_state=2, sampling_seconds=0).fit(
+        world.pairs[first], world.answers[first]
+    )
+    assert model.best_params_["loss"] == "gibbs"
+
+    def loss():
+        chance = model.predict_proba(world.pairs[last])[:, 1]
+        return -np.log(np.where(world.answers[last] > 0, chance, 1 - chance)).mean()
+
+    before = loss()
+    model.partial_fit(world.pairs[then], world.answers[then])
+    assert loss() < before
 
 
 def test_the_gibbs_loss_is_not_tried_beside_features(small_world):

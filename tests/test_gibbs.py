@@ -14,6 +14,7 @@ from onebit import (
     simulate,
 )
 from onebit.certificates.gibbs_risk import gibbs_risk
+from onebit.model.calibration import Calibration, fit_calibration
 from onebit.model.losses import GIBBS
 from onebit.model.priors import Gamma, InverseGamma
 
@@ -135,6 +136,21 @@ def test_single_steps_raise_the_objective_by_a_thousandth_at_most():
         path = model.objective_path_
         assert (np.diff(path) / path[:-1]).max() < 2e-3
         assert path[-1] < 1.003 * path.min()  # and does not creep up at the end
+
+
+def test_a_curve_without_a_scale_does_not_see_one():
+    rng = np.random.default_rng(0)
+    mean, variance = rng.normal(size=400), rng.uniform(0.2, 2.0, size=400)
+    sign = np.where(rng.random(400) < 0.8, np.sign(mean), -np.sign(mean)).astype(np.int8)
+    curves = [fit_calibration(c * mean, c**2 * variance, sign, scale_free=True) for c in (1.0, 30.0)]
+    assert curves[1].slope == pytest.approx(curves[0].slope, rel=1e-3)
+    np.testing.assert_allclose(
+        curves[0].probability(30.0 * mean, 900.0 * variance), curves[0].probability(mean, variance)
+    )
+    assert curves[0].probability(np.array([3.0]), np.array([0.0])) == 0.5
+    told = Calibration.from_settings({"slope": 1.5, "scale_free": True})
+    assert told == Calibration(1.5, True)
+    assert Calibration.from_settings({"slope": 1.5}) == Calibration(1.5)
 
 
 def test_calibrated_probabilities_forecast_better_than_shares_of_draws(tmp_path):

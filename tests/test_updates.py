@@ -489,9 +489,9 @@ def test_what_cannot_be_updated_says_so(stream, saved):
         model.partial_fit([(0, 1), (0, 2)], [1, 0], certify=0.1)
     with pytest.raises(ValueError, match=r"[Aa]t least one|empty|no answer"):
         model.partial_fit(np.empty((0, 2)), [])
-    for kind in (GibbsCompleter, NuclearNormCompleter):
-        assert not hasattr(kind(), "partial_fit")
-    assert hasattr(AutoCompleter(), "partial_fit")
+    assert not hasattr(NuclearNormCompleter(), "partial_fit")
+    for kind in (AutoCompleter, GibbsCompleter):
+        assert hasattr(kind(), "partial_fit")
     hinge = HingeCompleter(1, inference="sampling", n_samples=5, n_burn_in=2, n_chains=1, random_state=0)
     hinge.fit(*(part[:500] for part in stream[0]))
     with pytest.raises(ValueError, match="draws of the hinge loss cannot take up new answers"):

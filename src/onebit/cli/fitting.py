@@ -305,6 +305,12 @@ def fit(
             "delta": delta,
         }
         text = f"{output}: fitted in {seconds:.1f} s, rank {estimator.rank_}"
+        loss = getattr(estimator, "best_params_", {}).get("loss", "logistic")
+        if loss != "logistic":
+            text += (
+                f"\nThe search chose the {loss} loss, whose scores are no log-odds: `onebit rows`, "
+                "`columns` and `ask` want a model of --model logistic"
+            )
         if certificate is not None:
             text += f"\n{certificate.sentence()} {certificate.observed()}."
         if certificate is not None and refit:

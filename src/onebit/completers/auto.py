@@ -50,7 +50,8 @@ class AutoCompleter(PairClassifier):
     answers. Last, where there is time for it, it samples the exact posterior of the logistic loss, and
     keeps that if it wins on the same held-out answers.
 
-    A model that chose the Gibbs loss takes up new ids by ``fold_in``, and no answers by ``partial_fit``.
+    Scores of the hinge and the Gibbs loss are no log-odds: a model that chose one of these has no
+    summaries of rows and columns and no interviews, which LogisticCompleter has.
 
     Parameters
     ----------
@@ -184,7 +185,10 @@ class AutoCompleter(PairClassifier):
             )
             found = replace(found, advice=[*found.advice, unused])
         completer = completer_of(recipe, **settings)
-        know(completer, found, observations)
+        own = {}
+        if isinstance(completer, GibbsCompleter):
+            own = {"temperature_": recipe.temperature, "prior_choices_": len(search.trials)}
+        know(completer, replace(found, attributes=found.attributes | own), observations)
         chosen = {
             "completer_": completer,
             "best_params_": described(recipe),

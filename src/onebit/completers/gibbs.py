@@ -184,7 +184,7 @@ class GibbsCompleter(PairClassifier):
                     first = search(observations=observations.take(~held), workers=crew).fit.posterior
                     rows, columns, sign, weight = observations.entries(held)
                     moments = scoring.score_moments(first, rows, columns, crew.count)
-                    calibration = fit_calibration(*moments, sign, weight)
+                    calibration = fit_calibration(*moments, sign, weight, scale_free=True)
             found = search(observations=observations, workers=crew)
         chosen: dict[str, Any] = {
             "temperature_": found.temperature,

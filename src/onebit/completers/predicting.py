@@ -185,7 +185,7 @@ class Predicting:
             The posterior probability of the interval, whose two tails have the same.
         output : {"score", "probability"}
             An interval for the score, or for the probability of "yes" that the score means (not for the
-            hinge loss, whose scores are no log-odds).
+            hinge and the Gibbs loss, whose scores are no log-odds).
         approximate : bool, default False
             Of a model that is not sampled, return the interval of a normal distribution with mean and
             variance of the variational posterior, which holds less than ``level``.
@@ -231,8 +231,8 @@ class Predicting:
         output : {"probability", "answer", "score"}
             What the matrix holds. "probability": of "yes", where a known answer is 0 or 1. Averages over
             rows and columns are then expected shares of "yes", if the blanks come about like the
-            answered entries and probabilities are calibrated (not those of GibbsCompleter,
-            NuclearNormCompleter and ``HingeCompleter(calibrate=False)``). "answer": the known or the
+            answered entries and probabilities are calibrated (not those of NuclearNormCompleter, nor of
+            HingeCompleter and GibbsCompleter with ``calibrate=False``). "answer": the known or the
             predicted answer, written as yours were. "score": the model's mean score of every entry.
         everywhere : bool, default False
             Whether to put the model's own value also where an answer is known.

@@ -189,11 +189,6 @@ class GaussianPredictor:
 
     def moved(self, touched: tuple[Touched, Touched], batch: Batch) -> GaussianPredictor:
         """Return the same, where it is known whom a batch touches."""
-        if self.loss.step < 1.0:
-            raise ValueError(
-                "a posterior of the Gibbs loss cannot take up new answers; fit again, or fit with "
-                "LogisticCompleter or HingeCompleter"
-            )
         posterior = updated(self.posterior, touched, batch, self.loss, self.temperature)
         return replace(self, posterior=posterior)
 

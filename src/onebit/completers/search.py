@@ -36,6 +36,9 @@ RANKS = (10, 20, 40)
 _COLD_ROUNDS, _WARM_ROUNDS = 50, 20
 _TRIAL_TOL = 1e-4
 _FINAL_ROUNDS = 500
+# Not so of the Gibbs loss once it is in the running: its curve is fitted on a trial, and its scores drift
+# for long before they settle.
+_SETTLED_ROUNDS, _SETTLED_TOL = 200, 1e-5
 # Held-out share, and the number of answers from which one split is enough.
 _SHARE = 0.1
 _ENOUGH = 30_000
@@ -44,9 +47,13 @@ _ENOUGH = 30_000
 _COOLER = 0.7
 # The hinge and the Gibbs loss are tuned further only where they come this close to the best log-loss.
 _CLOSE = 0.01
-# Where the walk of the Gibbs loss begins: none of its answers costs more than one, and they weigh more.
+# Where the walk of the Gibbs loss begins. An answer costs one at most, less than with the other losses:
+# the same weight against the prior needs a higher temperature.
 _GIBBS_TEMPERATURE = 2.0
-# It takes up no further answers, and must be worth that.
+# Its curve needs some hundred held-out answers.
+_FEWEST_OF_GIBBS = 500
+# What gains less is not worth a loss without a convex start, and answers that contradict nothing make
+# every loss nearly sure.
 _WORTH = 0.005
 
 NO_SAMPLING = Budget(0.0, 0)
@@ -124,7 +131,8 @@ class Search:
     ) -> None:
         self.pattern = pattern
         # Nothing that is known of rows and columns goes with the Gibbs loss.
-        self.gibbs = gibbs and observations.features == (None, None)
+        bare = observations.features == (None, None)
+        self.gibbs = gibbs and bare and observations.n >= _FEWEST_OF_GIBBS
         self.budget = budget
         self.spent = 0.0  # seconds of sampling, by the reckoning
         if budget.seconds > 0.0 and not crew.on_gpu:
@@ -192,6 +200,7 @@ class Search:
         recipe = replace(start.recipe, loss=GIBBS, temperature=_GIBBS_TEMPERATURE)
         gibbs = self.trial(recipe, start)
         if gibbs.log_loss < best.log_loss + _CLOSE:
+            gibbs = self.trial(recipe, gibbs)
             gibbs = self.climb(gibbs, "temperature", TEMPERATURES)
             gibbs = self.climb(gibbs, "prior_scale", PRIOR_SCALES)
         return gibbs if gibbs.beats(best) and gibbs.log_loss < best.log_loss - _WORTH else best
@@ -311,8 +320,10 @@ class Search:
 
     def trial(self, recipe: Recipe, warm: Trial | None) -> Trial:
         """Score one recipe, starting from the posteriors of ``warm`` if given."""
-        rounds = _WARM_ROUNDS if warm else _COLD_ROUNDS
-        short = replace(recipe, schedule=Schedule(rounds, _TRIAL_TOL))
+        rounds, tol = (_WARM_ROUNDS if warm else _COLD_ROUNDS), _TRIAL_TOL
+        if recipe.loss is GIBBS and warm is not None and warm.recipe.loss is GIBBS:
+            rounds, tol = _SETTLED_ROUNDS, _SETTLED_TOL
+        short = replace(recipe, schedule=Schedule(rounds, tol))
         if recipe.sampling is not None:
             short = replace(short, sampling=replace(recipe.sampling, keep_bytes=0))
         posteriors, moments, done = [], [], 0
@@ -352,8 +363,9 @@ class Search:
         sign, weight = self.sign, self.weight
         calibration, decided = None, mean
         if recipe.loss is not LOGISTIC:
-            calibration = fit_calibration(mean, variance, sign, weight)
-            probability = _cross_fitted(mean, variance, sign, weight)
+            scale_free = recipe.loss is GIBBS
+            calibration = fit_calibration(mean, variance, sign, weight, scale_free=scale_free)
+            probability = _cross_fitted(mean, variance, sign, weight, scale_free)
         elif recipe.sampling is not None:
             probability = np.clip(chance, CERTAINTY, 1.0 - CERTAINTY)
             decided = probability - 0.5
@@ -364,11 +376,14 @@ class Search:
         return Trial(recipe, losses, weight, accuracy, rounds, posteriors, calibration)
 
 
-def _cross_fitted(mean: Array, variance: Array, sign: NDArray[np.int8], weight: Array) -> Array:
+def _cross_fitted(
+    mean: Array, variance: Array, sign: NDArray[np.int8], weight: Array, scale_free: bool
+) -> Array:
     """Return calibrated probabilities in which no answer helped to fit the curve that it is scored by."""
     probability = np.empty_like(mean)
     half = np.arange(len(mean)) % 2 == 0
     for part in (half, ~half):
-        curve = fit_calibration(mean[~part], variance[~part], sign[~part], weight[~part])
+        others = mean[~part], variance[~part], sign[~part], weight[~part]
+        curve = fit_calibration(*others, scale_free=scale_free)
         probability[part] = curve.probability(mean[part], variance[part])
     return probability

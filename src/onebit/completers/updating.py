@@ -38,11 +38,6 @@ def _has_posterior(model: Any) -> bool:
     return model._posterior_is_found
 
 
-def _takes_updates(model: Any) -> bool:
-    """Say whether a kind of completer has a posterior that can be the prior of new answers."""
-    return model._posterior_is_found and model._loss.step == 1.0
-
-
 class Updating:
     """The part of every completer that takes up more; not used by itself."""
 
@@ -124,7 +119,7 @@ class Updating:
             warnings.warn(f"fold_in: {skipped}", stacklevel=2)
         return self
 
-    @available_if(_takes_updates)
+    @available_if(_has_posterior)
     def partial_fit(
         self,
         X: Any,

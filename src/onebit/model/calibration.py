@@ -3,6 +3,7 @@
 * The logistic loss is a likelihood: the probability is ``E[sigmoid(x)]`` over the score's posterior.
 * The hinge loss is not. Its scores become probabilities by a logistic curve in the standardised score
   ``mean / sqrt(1 + variance)``, fitted on answers that the fit had not seen.
+* The Gibbs loss does not see the scale of its scores either: its curve is one in ``mean / sd``.
 """
 
 from __future__ import annotations
@@ -81,25 +82,34 @@ def expected_sigmoid(mean: ArrayLike, variance: ArrayLike) -> Array:
 class Calibration:
     """The curve ``sigmoid(slope z)`` in the standardised score ``z``.
 
-    It has no intercept, so that a probability above one half goes with a positive score.
+    It has no intercept, so that a probability above one half goes with a positive score. Where it is
+    ``scale_free``, ``z`` is the score in its standard deviations.
     """
 
     slope: float
+    scale_free: bool = False
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Calibration:
         """Restore a curve from ``dataclasses.asdict`` of it, checked."""
-        checked.only(settings, ("slope",), "the calibration")
-        return cls(checked.number(settings, "slope", least=0.0, most=STEEPEST))
+        checked.only(settings, ("slope", "scale_free"), "the calibration")
+        slope = checked.number(settings, "slope", least=0.0, most=STEEPEST)
+        # Files of the hinge loss that are older do not say it.
+        return cls(slope, "scale_free" in settings and checked.flag(settings, "scale_free"))
 
     def probability(self, mean: Array, variance: Array) -> Array:
         """Return the probability of "yes" for scores with these moments."""
-        curve = expit(self.slope * standardised(mean, variance))
+        curve = expit(self.slope * standardised(mean, variance, self.scale_free))
         return np.clip(curve, CERTAINTY, 1.0 - CERTAINTY)
 
 
-def standardised(mean: Array, variance: Array) -> Array:
-    """Return ``mean / sqrt(1 + variance)``: uncertain scores move towards zero."""
+def standardised(mean: Array, variance: Array, scale_free: bool = False) -> Array:
+    """Return ``mean / sqrt(1 + variance)``: uncertain scores move towards zero.
+
+    Scale-free it is ``mean / sqrt(variance)``, and zero where there is no variance.
+    """
+    if scale_free:
+        return np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=variance > 0)
     return mean / np.sqrt(1.0 + variance)
 
 
@@ -112,14 +122,19 @@ def natural_calibration(temperature: float) -> Calibration:
 
 
 def fit_calibration(
-    mean: Array, variance: Array, sign: NDArray[np.int8], weight: ArrayLike | None = None
+    mean: Array,
+    variance: Array,
+    sign: NDArray[np.int8],
+    weight: ArrayLike | None = None,
+    *,
+    scale_free: bool = False,
 ) -> Calibration:
     """Fit the curve to held-out answers, by their log-loss.
 
     As Platt does, one answer of either kind is added in thought, so that scores which happen to
     separate the held-out answers do not ask for certainty. The slope is not negative.
     """
-    margin = standardised(mean, variance) * sign
+    margin = standardised(mean, variance, scale_free) * sign
     weight = np.ones_like(margin) if weight is None else np.asarray(weight, dtype=float)
     doubt = 1.0 / (weight.sum() / weight.max() + 2.0)
 
@@ -129,7 +144,7 @@ def fit_calibration(
 
     # In one parameter the log-loss is convex.
     slope = float(minimize_scalar(loss, bounds=(0.0, STEEPEST), method="bounded").x)
-    return Calibration(slope if loss(slope) < loss(0.0) else 0.0)
+    return Calibration(slope if loss(slope) < loss(0.0) else 0.0, scale_free)
 
 
 @dataclass(frozen=True)
@@ -147,5 +162,5 @@ class DrawnShare:
 
     def probability(self, mean: Array, variance: Array) -> Array:
         """Return the share for scores with these moments."""
-        margin = np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=variance > 0)
+        margin = standardised(mean, variance, scale_free=True)
         return np.clip(ndtr(margin), CERTAINTY, 1.0 - CERTAINTY)
