@@ -227,7 +227,10 @@ def test_draws_that_were_asked_for_and_not_taken_are_spoken_of(small_world, monk
     monkeypatch.setattr("onebit.completers.search.Search.sampled", lambda search, best: best)
     model = AutoCompleter(random_state=0, n_samples=9, pattern=None)
     assert model.effort_words() == "9 draws of each chain, however long they take, if sampling pays"
-    with pytest.warns(ConvergenceWarning, match="n_samples=9 was not used: nothing was sampled"):
+    with pytest.warns(ConvergenceWarning, match="nothing was sampled, since a variational model was"):
+        model.fit(small_world.pairs, small_world.answers)
+    model = AutoCompleter(random_state=0, n_samples=9, pattern=None, sampling_seconds=0)
+    with pytest.warns(ConvergenceWarning, match="nothing was sampled, since sampling_seconds is 0"):
         model.fit(small_world.pairs, small_world.answers)
 
 

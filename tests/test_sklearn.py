@@ -66,7 +66,7 @@ UPDATED = {"check_estimators_partial_fit_n_features": AN_UPDATE}
 MODELS = [
     (LogisticCompleter(2, max_iter=3, n_jobs=1), EXPECTED | UPDATED),
     (HingeCompleter(2, max_iter=3, n_jobs=1), EXPECTED | UPDATED),
-    (GibbsCompleter(2, max_iter=3, n_jobs=1), EXPECTED),
+    (GibbsCompleter(2, max_iter=3, n_jobs=1), EXPECTED | UPDATED),
     (NuclearNormCompleter(max_iter=3), EXPECTED),
 ]
 

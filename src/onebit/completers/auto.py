@@ -82,7 +82,8 @@ class AutoCompleter(PairClassifier):
     Attributes
     ----------
     completer_ : LogisticCompleter, HingeCompleter or GibbsCompleter
-        The chosen model, fitted on all answers.
+        The chosen model, fitted on all answers. Its parameters say the choice; a clone of it that is
+        fitted by itself starts elsewhere, and PAC-Bayes certificates of that do not pay for this search.
     best_params_ : dict
         The choice.
     search_ : pandas.DataFrame
@@ -179,10 +180,10 @@ class AutoCompleter(PairClassifier):
             fitted = replace(fitted, calibration=best.calibration)
         found = found_of(recipe, fitted, self._longer())
         if self.n_samples is not None and recipe.sampling is None:
-            unused = (
-                f"n_samples={self.n_samples} was not used: nothing was sampled, since a variational "
-                "model was as good on the answers held out of the search"
-            )
+            why = "since a variational model was as good on the answers held out of the search"
+            if self.sampling_seconds == 0:
+                why = "since sampling_seconds is 0"
+            unused = f"n_samples={self.n_samples} was not used: nothing was sampled, {why}"
             found = replace(found, advice=[*found.advice, unused])
         completer = completer_of(recipe, **settings)
         own = {}
