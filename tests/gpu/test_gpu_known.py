@@ -6,7 +6,8 @@ from gpu_worlds import random_answers
 
 from onebit import LogisticCompleter, Observations
 from onebit.engine.descent import Schedule, minimise
-from onebit.engine.gpu.transfer import to_host
+from onebit.engine.gpu import tall
+from onebit.engine.gpu.transfer import to_device, to_host
 from onebit.engine.recipe import Recipe
 from onebit.model.losses import HINGE, LOGISTIC
 
@@ -92,3 +93,13 @@ def test_a_completer_with_pattern_and_features_fits_on_the_device(rng):
     np.testing.assert_allclose(
         models[0].feature_effects_["effect"], models[1].feature_effects_["effect"], atol=0.02
     )
+
+
+@pytest.mark.parametrize("rows", [5, 1024, 3000])
+def test_tall_products_are_numpys_whether_strips_of_them_come_out_even_or_not(rows, device):
+    rng = np.random.default_rng(rows)
+    left, right = rng.normal(size=(rows, 3)).astype(np.float32), rng.normal(size=(rows, 2))
+    found = tall.inner(to_device(left, device), to_device(right, device))
+    np.testing.assert_allclose(to_host(found), left.astype(float).T @ right, rtol=1e-12, atol=1e-10)
+    nothing = tall.inner(to_device(left[:, :0], device), to_device(right, device))
+    assert nothing.shape == (0, 2)

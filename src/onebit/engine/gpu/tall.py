@@ -20,8 +20,8 @@ def inner(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         strips = len(one) // _STRIP
         if strips > 1:
             even = strips * _STRIP
-            parts = (part[:even].reshape(strips, _STRIP, part.shape[1]) for part in (one, two))
-            total += torch.bmm(next(parts).mT, next(parts)).sum(0)
+            ones, twos = (part[:even].reshape(strips, _STRIP, part.shape[1]) for part in (one, two))
+            total += torch.bmm(ones.mT, twos).sum(0)
             one, two = one[even:], two[even:]
         total += one.T @ two
     return total

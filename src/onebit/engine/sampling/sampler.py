@@ -27,7 +27,7 @@ from onebit.engine.crew import Progress
 from onebit.engine.known import NOTHING, Known
 from onebit.engine.sampling.chain import Chain
 from onebit.engine.sampling.kept import Kept
-from onebit.engine.sampling.lines import Place, on_threads
+from onebit.engine.sampling.lines import ALONE, Place, on_threads
 from onebit.engine.sampling.plan import Plan
 from onebit.engine.sampling.target import Target
 from onebit.engine.sampling.watched import Watched
@@ -97,11 +97,10 @@ class Sampler:
         self.plan = plan
         # Chains side by side, a thread each, where there are as many as threads; else one after the
         # other, each on all of them.
-        alone = Threads(1, None)
-        pool = pool or alone
+        pool = pool or ALONE
         abreast = place is None and pool.count <= plan.n_chains
-        self.pool = pool if abreast else alone
-        place = place or on_threads(alone if abreast else pool)
+        self.pool = pool if abreast else ALONE
+        place = place or on_threads(ALONE if abreast else pool)
         self.seed = seed
         self.target = Target.of(observations, posterior.hierarchy, loss, temperature, known)
         self.chains = [
