@@ -36,13 +36,29 @@ def test_the_gibbs_loss_is_chosen_where_answers_are_flipped(flipped):
     assert model.best_params_["loss"] == "gibbs"
     assert isinstance(model.completer_, GibbsCompleter)
     assert model.completer_.temperature == model.best_params_["temperature"]
-    without = AutoCompleter(random_state=1, sampling_seconds=0)
-    without._tries_gibbs = False
+    without = AutoCompleter(losses=["logistic", "hinge"], random_state=1, sampling_seconds=0)
     without.fit(world.pairs, world.answers)
     assert "gibbs" not in set(without.search_["loss"])
     assert len(without.search_) < len(model.search_)
     errors = [world.error(each.complete("score").to_numpy()) for each in (model, without)]
     assert errors[0] < errors[1]
+
+
+def test_losses_that_are_left_out_are_not_tried(flipped):
+    world, _ = flipped
+    model = AutoCompleter(losses=("logistic",), random_state=1, sampling_seconds=0)
+    model.fit(world.pairs, world.answers)
+    assert set(model.search_["loss"]) == {"logistic"}
+    assert "effect" in model.row_summary().columns
+
+
+@pytest.mark.parametrize("losses", [(), ("hinge",), ("logistic", "probit"), "logistic", None])
+def test_losses_that_are_none_are_refused(losses, flipped):
+    world, _ = flipped
+    with pytest.raises(
+        ValueError, match="losses must be a tuple of some of 'logistic', 'hinge'"
+    ):
+        AutoCompleter(losses=losses).fit(world.pairs, world.answers)
 
 
 def test_a_model_of_the_gibbs_loss_predicts_by_its_curve_is_saved_and_says_what_it_cannot(

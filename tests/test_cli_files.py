@@ -150,6 +150,8 @@ def test_a_sampled_model_goes_all_the_way(folder, tmp_path):
         (["--inference", "sampling"], "goes with --model logistic or hinge"),
         (["-m", "logistic", "--inference", "mcmc"], "unknown inference 'mcmc'"),
         (["-m", "logistic", "--samples", "9"], "go with --inference sampling"),
+        (["-m", "logistic", "--loss", "hinge"], "--loss goes with --model auto"),
+        (["--loss", "hinge"], "choose some of logistic, hinge, gibbs, logistic"),
     ],
 )
 def test_sampling_options_that_do_not_go_together(folder, tmp_path, options, message):

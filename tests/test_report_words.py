@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from onebit import LogisticCompleter, NuclearNormCompleter, simulate
+from onebit import GibbsCompleter, HingeCompleter, LogisticCompleter, NuclearNormCompleter, simulate
 from onebit.data.school import school
 from onebit.model.diagnostics import Mixing, sampling_words
 from onebit.report import figures, render_report
 from onebit.report.layout import factors_of, principal
-from onebit.report.words import cut, descent_words, number, share, whole
+from onebit.report.words import cut, descent_words, number, objective_words, share, whole
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"  # three emoji and two joiners, one sign
 
@@ -283,6 +283,17 @@ def test_a_variational_model_says_that_it_is_one_and_what_its_spread_is(pupils, 
 def test_a_descent_that_was_stopped_is_not_called_converged():
     stopped = worlds_model(2, max_iter=2)
     assert "was stopped after 2 rounds, before it converged (max_iter" in descent_words(stopped)
+
+
+def test_an_objective_is_called_a_bound_where_it_is_one():
+    world = simulate.world("B1", rank=1, shape=(15, 12), density=0.8, seed=0)
+    words = {
+        kind: objective_words(kind(1, random_state=0).fit(world.pairs, world.answers))
+        for kind in (HingeCompleter, GibbsCompleter)
+    }
+    assert "an upper bound on the mean loss" in words[HingeCompleter]
+    assert "bound" not in words[GibbsCompleter]
+    assert "are wrong" in words[GibbsCompleter]
 
 
 def test_a_model_without_a_posterior_claims_none():

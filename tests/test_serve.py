@@ -225,10 +225,12 @@ def test_words_are_answers_where_the_model_has_words(tmp_path):
     assert "'agree' or 'disagree'" in wrong.json()["error"]
 
 
-def test_a_model_without_log_odds_predicts_and_says_why_it_does_not_ask(numbered):
+def test_a_model_without_log_odds_predicts_and_says_why_it_does_not_ask(numbered, caplog):
     world = simulate.world("A1", rank=1, shape=(20, 15), density=0.6, seed=0)
     client = client_of(GibbsCompleter(1, random_state=0).fit(world.pairs, world.answers))
-    assert "log-odds" in client.get("/api/model").json()["cannot_ask"]
+    why = client.get("/api/model").json()["cannot_ask"]
+    assert "log-odds, which GibbsCompleter does not have" in why
+    assert f"this model predicts, and no more: {why}" in caplog.text
     assert client.post("/api/predict", json={"pairs": [[0, 0]]}).status_code == 200
     for path in ("/api/next", "/api/fold-in"):
         assert client.post(path, json={"answers": []}).status_code == 422

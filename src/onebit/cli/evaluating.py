@@ -14,6 +14,7 @@ from onebit.cli.models import (
     Chains,
     Effort,
     Inference,
+    Losses,
     ModelName,
     Rank,
     Samples,
@@ -34,6 +35,7 @@ def evaluate(
     chains: Chains = None,
     burn_in: BurnIn = None,
     effort: Effort = None,
+    loss: Losses = None,
     sampling_seconds: SamplingSeconds = None,
     row_features: o.RowFeatures = None,
     col_features: o.ColFeatures = None,
@@ -72,7 +74,7 @@ def evaluate(
         voice = Voice(quiet, as_json)
         estimator = new_model(
             model, rank, seed, threads, device, inference, samples, chains, sampling_seconds, pattern,
-            burn_in, effort,
+            burn_in, effort, loss,
         )  # fmt: skip
         reading = read(
             voice,

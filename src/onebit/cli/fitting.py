@@ -15,6 +15,7 @@ from onebit.cli.models import (
     Chains,
     Effort,
     Inference,
+    Losses,
     ModelName,
     Rank,
     Samples,
@@ -46,6 +47,7 @@ def fit(
     chains: Chains = None,
     burn_in: BurnIn = None,
     effort: Effort = None,
+    loss: Losses = None,
     sampling_seconds: SamplingSeconds = None,
     row_features: o.RowFeatures = None,
     col_features: o.ColFeatures = None,
@@ -198,7 +200,7 @@ def fit(
             )
         estimator = new_model(
             model, rank, seed, threads, device, inference, samples, chains, sampling_seconds, pattern,
-            burn_in, effort,
+            burn_in, effort, loss,
         )  # fmt: skip
         if dask is not None:
             check_alone(
@@ -309,7 +311,7 @@ def fit(
         if loss != "logistic":
             text += (
                 f"\nThe search chose the {loss} loss, whose scores are no log-odds: `onebit rows`, "
-                "`columns` and `ask` want a model of --model logistic"
+                "`columns` and `ask` want a model of --loss logistic"
             )
         if certificate is not None:
             text += f"\n{certificate.sentence()} {certificate.observed()}."

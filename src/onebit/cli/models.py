@@ -18,6 +18,7 @@ IRT: dict[str, dict[str, Any]] = {
     "2pl": {"rank": 1, "effects": "columns", "pattern": None},
 }
 IRT_SAMPLING = {"inference": "sampling", "n_samples": 1000, "settle": "auto"}
+LOSSES = ("logistic", "hinge", "gibbs")
 EFFORTS = ("quick", "default", "thorough")
 INFERENCES = ("variational", "sampling")
 SAMPLED = ("logistic", "hinge", "rasch", "2pl")
@@ -36,6 +37,7 @@ def new_model(
     pattern: str = "auto",
     burn_in: int | None = None,
     effort: str | None = None,
+    loss: list[str] | None = None,
 ) -> Any:
     """Return an unfitted completer by its short name."""
     import onebit
@@ -71,10 +73,19 @@ def new_model(
             machine["effort"] = effort
         if sampling_seconds is not None:
             machine["sampling_seconds"] = sampling_seconds
+        if loss:
+            if not set(loss) <= set(LOSSES) or LOSSES[0] not in loss:
+                raise WrongCommand(
+                    f"--loss {' --loss '.join(loss)}: choose some of {', '.join(LOSSES)}, {LOSSES[0]} "
+                    "among them"
+                )
+            machine["losses"] = loss
         return onebit.AutoCompleter(random_state=seed, **machine, **chains_wanted, **patterned)
     for option, value in (("--sampling-seconds", sampling_seconds), ("--effort", effort)):
         if value is not None:
             raise WrongCommand(f"{option} goes with --model auto; others take --samples")
+    if loss:
+        raise WrongCommand(f"--loss goes with --model auto; --model {name} has its own")
     if name == "nuclear":
         return onebit.NuclearNormCompleter(**ranked, random_state=seed)
     if name in IRT:
@@ -131,6 +142,16 @@ Effort = Annotated[
     typer.Option(
         help="How long auto may sample: quick, default or thorough (12, 120, 1200 seconds of one core).",
         autocompletion=lambda: list(EFFORTS),
+    ),
+]
+Losses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--loss",
+        help="A loss that auto may choose: logistic, hinge, gibbs; may be repeated, logistic among them. "
+        "With logistic alone, what is read from log-odds is there: rows, ask, intervals.",
+        show_default="all three",
+        autocompletion=lambda: list(LOSSES),
     ),
 ]
 SamplingSeconds = Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
@@ -19,9 +19,9 @@ from onebit.completers.efforts import EFFORTS, Budget
 from onebit.completers.gibbs import GibbsCompleter
 from onebit.completers.hinge import HingeCompleter
 from onebit.completers.logistic import LogisticCompleter
-from onebit.completers.parameters import Check, Device, Either, OneOf, Positive, Whole
+from onebit.completers.parameters import Check, Device, Either, OneOf, Positive, Some, Whole
 from onebit.completers.predictions import Codes
-from onebit.completers.search import Search, described
+from onebit.completers.search import LOSSES, Search, described
 from onebit.data import checked
 from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
@@ -36,6 +36,7 @@ from onebit.model.losses import GIBBS, HINGE
 from onebit.model.posterior import Posterior
 
 Chosen: TypeAlias = LogisticCompleter | HingeCompleter | GibbsCompleter
+_NAMES = tuple(loss.name for loss in LOSSES)
 
 
 class AutoCompleter(PairClassifier):
@@ -51,10 +52,14 @@ class AutoCompleter(PairClassifier):
     keeps that if it wins on the same held-out answers.
 
     Scores of the hinge and the Gibbs loss are no log-odds: a model that chose one of these has no
-    summaries of rows and columns and no interviews, which LogisticCompleter has.
+    summaries of rows and columns and no interviews; ``losses=("logistic",)`` makes sure of
+    them.
 
     Parameters
     ----------
+    losses : sequence of {"logistic", "hinge", "gibbs"}, default all three
+        The losses to choose from, "logistic" among them. With that one alone scores are log-odds, for
+        what is read from them: abilities and difficulties, interviews, intervals of probabilities.
     pattern : {"auto", None}
         "auto" tries the pattern of the answers and keeps it where it lowers the held-out log-loss. None
         leaves it out: for predictions of entries that people would not choose to answer.
@@ -107,11 +112,10 @@ class AutoCompleter(PairClassifier):
     objective_: float
 
     _tuned: ClassVar[bool] = True
-    # A cluster cannot follow its recipe.
-    _tries_gibbs: bool = True
     _takes_features: ClassVar[bool] = True
     _runs_on_clusters: ClassVar[bool] = True
     _checks: ClassVar[dict[str, Check]] = {
+        "losses": Some(_NAMES, _NAMES[0]),
         "pattern": OneOf(("auto", None)),
         "device": Device(),
         "verbose": Whole(0),
@@ -125,6 +129,7 @@ class AutoCompleter(PairClassifier):
     def __init__(
         self,
         *,
+        losses: Sequence[str] = ("logistic", "hinge", "gibbs"),
         pattern: str | None = "auto",
         effort: str = "default",
         sampling_seconds: float | None = None,
@@ -136,6 +141,7 @@ class AutoCompleter(PairClassifier):
         device: str = "cpu",
         verbose: int = 0,
     ) -> None:
+        self.losses = losses
         self.pattern = pattern
         self.effort = effort
         self.sampling_seconds = sampling_seconds
@@ -167,7 +173,13 @@ class AutoCompleter(PairClassifier):
         with workers(machine, observations.n) as crew:
             budget = self._budget(crew.on_gpu)
             search = Search(
-                observations, rng, crew, callback, self.pattern is not None, budget, self._tries_gibbs
+                observations,
+                rng,
+                crew,
+                callback,
+                self.pattern is not None,
+                budget,
+                tuple(loss for loss in LOSSES if loss.name in self.losses),
             )
             best = search.run() if search.usable else None
             if best is not None and budget.seconds:
@@ -235,8 +247,8 @@ class AutoCompleter(PairClassifier):
         logger.info("searching on %s answers of the cluster's", f"{part.n:,}")
         # A GPU of this machine is used if there is one; the workers have theirs.
         here = "cpu" if self.device == "cpu" else "auto"
-        model = clone(self).set_params(sampling_seconds=0.0, device=here)
-        model._tries_gibbs = False
+        there = [name for name in self.losses if name != GIBBS.name]  # which clusters do not fit
+        model = clone(self).set_params(sampling_seconds=0.0, device=here, losses=there)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(part, callback=callback)

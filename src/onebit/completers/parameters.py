@@ -75,6 +75,23 @@ class OneOf:
 
 
 @dataclass(frozen=True)
+class Some:
+    """A tuple or list of some of a few values, ``always`` among them."""
+
+    values: tuple[Any, ...]
+    always: Any
+
+    def explain(self) -> str:
+        """Say what is allowed."""
+        return f"a tuple of some of {', '.join(map(repr, self.values))}, {self.always!r} among them"
+
+    def allows(self, value: Any) -> bool:
+        """Say whether ``value`` is allowed."""
+        named = isinstance(value, (tuple, list)) and all(OneOf(self.values).allows(one) for one in value)
+        return named and self.always in value
+
+
+@dataclass(frozen=True)
 class Device:
     """The name of a place to compute."""
 

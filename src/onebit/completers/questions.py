@@ -34,7 +34,7 @@ def population_of(model: Any) -> Population:
 
 
 def _population(model: Any) -> Population:
-    check_log_odds(model, "asking")
+    check_log_odds(model, "to place new rows among the fitted ones (interviews, row_mean, maps)")
     posterior = model.predictor_.posterior
     if posterior.hierarchy.n_free(0) == 0:
         raise ValueError(
@@ -73,9 +73,15 @@ def check_log_odds(model: Any, what: str) -> None:
     loss = getattr(getattr(model.predictor_, "start", model.predictor_), "loss", None)
     if loss is not LOGISTIC or model.probability_note is not None:
         raise ValueError(
-            f"{what} needs a posterior of log-odds, which {type(model).__name__} does not have here; use "
-            "LogisticCompleter, or AutoCompleter where it chose the logistic loss"
+            f"{what} takes a posterior of log-odds, which {_named(model)} does not have; "
+            'use LogisticCompleter, or AutoCompleter(losses=("logistic",)) (onebit fit --loss logistic)'
         )
+
+
+def _named(model: Any) -> str:
+    """Return the kind of a model; of one that was searched for, with the loss that was chosen."""
+    chosen = getattr(model, "best_params_", None)
+    return type(model).__name__ + ("" if chosen is None else f", which chose the {chosen['loss']} loss,")
 
 
 def check_share(value: Any, name: str) -> None:

@@ -21,7 +21,7 @@ from onebit.engine.recipe import SIDES, Recipe
 from onebit.engine.sampling import ahead
 from onebit.engine.sampling.plan import Plan
 from onebit.model.calibration import CERTAINTY, Calibration, expected_sigmoid, fit_calibration
-from onebit.model.losses import GIBBS, HINGE, LOGISTIC
+from onebit.model.losses import GIBBS, HINGE, LOGISTIC, Loss
 from onebit.model.posterior import Posterior
 
 logger = logging.getLogger("onebit")
@@ -56,6 +56,8 @@ _FEWEST_OF_GIBBS = 500
 # every loss nearly sure.
 _WORTH = 0.005
 
+# The first one is always tried.
+LOSSES = (LOGISTIC, HINGE, GIBBS)
 NO_SAMPLING = Budget(0.0, 0)
 # Where the walk begins.
 FIRST = Recipe(rank=RANKS[0], prior_scale=0.03)
@@ -127,12 +129,13 @@ class Search:
         callback: Callback | None,
         pattern: bool = True,
         budget: Budget = NO_SAMPLING,
-        gibbs: bool = True,
+        losses: tuple[Loss, ...] = LOSSES,
     ) -> None:
         self.pattern = pattern
+        self.hinge = HINGE in losses
         # Nothing that is known of rows and columns goes with the Gibbs loss.
         bare = observations.features == (None, None)
-        self.gibbs = gibbs and bare and observations.n >= _FEWEST_OF_GIBBS
+        self.gibbs = GIBBS in losses and bare and observations.n >= _FEWEST_OF_GIBBS
         self.budget = budget
         self.spent = 0.0  # seconds of sampling, by the reckoning
         if budget.seconds > 0.0 and not crew.on_gpu:
@@ -171,6 +174,14 @@ class Search:
         best = self.climb(best, "temperature", TEMPERATURES)
         best = self.climb(best, "prior_scale", PRIOR_SCALES)
         best = self.climb(best, "rank", RANKS)
+        found = [best, self.hinged(best)] if self.hinge else [best]
+        least = min(trial.log_loss for trial in found)
+        found = [self.sparser(trial) if trial.log_loss < least + _CLOSE else trial for trial in found]
+        best = self.defended(found[-1] if found[-1].beats(found[0]) else found[0])
+        return self.robust(best) if self.gibbs else best
+
+    def hinged(self, best: Trial) -> Trial:
+        """Return the best of the hinge loss, with the rank and the effects of the logistic one."""
         other = replace(FIRST, loss=HINGE, rank=best.recipe.rank, pattern=best.recipe.pattern)
         hinge = self.trial(with_effects(other, best.recipe.row_effects), None)
         cooler = self.trial(replace(hinge.recipe, temperature=_COOLER), hinge)
@@ -180,12 +191,7 @@ class Search:
             hinge = self.climb(cooler, "temperature", TEMPERATURES, (-1,))
         if hinge.log_loss < best.log_loss + _CLOSE:
             hinge = self.climb(hinge, "prior_scale", PRIOR_SCALES)
-        least = min(best.log_loss, hinge.log_loss)
-        best, hinge = (
-            self.sparser(trial) if trial.log_loss < least + _CLOSE else trial for trial in (best, hinge)
-        )
-        best = self.defended(hinge if hinge.beats(best) else best)
-        return self.robust(best) if self.gibbs else best
+        return hinge
 
     def robust(self, best: Trial) -> Trial:
         """Try the Gibbs loss, which a few answers that are wrong for sure hardly move.

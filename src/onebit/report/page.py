@@ -40,6 +40,7 @@ from onebit.report.words import (
     cut,
     descent_words,
     number,
+    objective_words,
     share,
     whole,
 )
@@ -156,6 +157,7 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         "source": source,
         "settings": _readable(settings_of(model)),
         "descent": descent_words(model),
+        "objective_meaning": objective_words(model),
         "sampling": " ".join(sampling_words(model)),
         "log_odds": _log_odds(model),
         "has_effects": any(effect is not None for effect in effects_of(model)),

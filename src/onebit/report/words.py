@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onebit.completers.base import PairClassifier
+from onebit.completers.gibbs import GibbsCompleter
 
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -98,6 +99,15 @@ class Sides:
         if answers[1] in ("1", "True", "1.0"):
             answers = ["no", "yes"]
         return cls(names[0] or "row", names[1] or "column", answers[0], answers[1])
+
+
+def objective_words(model: PairClassifier) -> str:
+    """Say what the objective of the descent is, of a model that has a course of it to show."""
+    if isinstance(getattr(model, "completer_", model), GibbsCompleter):
+        loss = "how often predictors drawn from the posterior are wrong, their scores taken as normal,"
+    else:
+        loss = "an upper bound on the mean loss of predictors drawn from the posterior,"
+    return f"The objective is {loss} plus the divergence from the prior."
 
 
 def descent_words(model: PairClassifier) -> str:

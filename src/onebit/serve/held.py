@@ -76,7 +76,9 @@ class Held:
 def prepare(model: Any) -> None:
     """Make what every request needs beforehand: compiled code, the population, the map."""
     model.predictions(*(index.encode([index.labels[0]]) for index in (model.rows_, model.columns_)))
-    if replies.can_ask(model) is not None:
+    why = replies.can_ask(model)
+    if why is not None:
+        logger.warning("this model predicts, and no more: %s", why)
         return
     try:
         column = replies.plain(model.columns_.labels[0])

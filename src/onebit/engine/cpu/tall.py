@@ -16,30 +16,56 @@ Array = NDArray[np.float64]
 _BLOCK = 4096
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 def _block_products(first, last, left, right, out):
-    """Write ``left' right`` of the blocks ``first:last`` of rows."""
+    """Write ``left' right`` of the blocks ``first:last`` of rows.
+
+    The left matrix is the wider one: its columns lie in the innermost loop. Four rows are taken at once,
+    so that a sum is fetched and put back once for all of them; those beyond the last are zeros.
+    """
+    wide, narrow = left.shape[1], right.shape[1]
+    lines, values = np.zeros((4, wide)), np.zeros((4, narrow))
     for block in range(first, last):
-        # The left matrix is the wider one: its columns lie in the innermost loop.
-        total = np.zeros((right.shape[1], left.shape[1]))
-        for i in range(block * _BLOCK, min((block + 1) * _BLOCK, left.shape[0])):
-            for b in range(right.shape[1]):
-                value = np.float64(right[i, b])
-                for a in range(left.shape[1]):
-                    total[b, a] += value * left[i, a]
-        for b in range(right.shape[1]):
-            for a in range(left.shape[1]):
-                out[block, b, a] = total[b, a]
+        total = np.zeros((narrow, wide))
+        end = min((block + 1) * _BLOCK, left.shape[0])
+        for i in range(block * _BLOCK, end, 4):
+            for row in range(4):
+                if i + row < end:
+                    for a in range(wide):
+                        lines[row, a] = left[i + row, a]
+                    for b in range(narrow):
+                        values[row, b] = right[i + row, b]
+                else:
+                    lines[row], values[row] = 0.0, 0.0
+            for b in range(narrow):
+                v0, v1, v2, v3 = values[0, b], values[1, b], values[2, b], values[3, b]
+                for a in range(wide):
+                    total[b, a] += (v0 * lines[0, a] + v1 * lines[1, a]) + (
+                        v2 * lines[2, a] + v3 * lines[3, a]
+                    )
+        out[block] = total
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _lines(begin, end, tall, turned, out):
-    """Write rows ``begin:end`` of ``tall turned'``."""
+    """Write rows ``begin:end`` of ``tall turned'``, four columns of it at a time."""
+    narrow, wide = turned.shape
+    fours, line = narrow // 4 * 4, np.empty(wide)
     for i in range(begin, end):
-        for b in range(turned.shape[0]):
+        for a in range(wide):
+            line[a] = tall[i, a]
+        for b in range(0, fours, 4):
+            t0 = t1 = t2 = t3 = 0.0
+            for a in range(wide):
+                t0 += line[a] * turned[b, a]
+                t1 += line[a] * turned[b + 1, a]
+                t2 += line[a] * turned[b + 2, a]
+                t3 += line[a] * turned[b + 3, a]
+            out[i, b], out[i, b + 1], out[i, b + 2], out[i, b + 3] = t0, t1, t2, t3
+        for b in range(fours, narrow):
             total = 0.0
-            for a in range(turned.shape[1]):
-                total += np.float64(tall[i, a]) * turned[b, a]
+            for a in range(wide):
+                total += line[a] * turned[b, a]
             out[i, b] = total
 
 

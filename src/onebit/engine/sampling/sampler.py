@@ -113,6 +113,8 @@ class Sampler:
         self.chances = np.zeros((plan.n_chains, _QUARTERS, len(self.watched.rows)))
         self.kept = Kept(plan, posterior, self.chains[0].lines)
         self.kept_chances = np.zeros(len(self.watched.rows))
+        # The chances of what is watched in the present draw of each chain.
+        self._seen = np.zeros((plan.n_chains, len(self.watched.rows)))
         self.values = np.empty((plan.n_chains, plan.n_samples, len(self.watched.names)))
         self.sweep = 0
         self.draws = 0
@@ -127,9 +129,11 @@ class Sampler:
         plan = self.plan
         while self.sweep < plan.sweeps and not self.settled:
             self.sweep += 1
-            self.pool.each(lambda number: self.chains[number].step(), plan.n_chains)
             since = self.sweep - plan.n_burn_in
-            if since > 0 and since % plan.n_thin == 0:
+            drawn = since > 0 and since % plan.n_thin == 0
+            step = self._step_and_look if drawn else self._step
+            self.pool.each(step, plan.n_chains)
+            if drawn:
                 self._record()
                 self.settled = self._has_settled()
             if callback is not None:
@@ -207,19 +211,27 @@ class Sampler:
             return self.diagnostics().mixed() and not self.loss_error() > LOSS_ERROR
         return self.diagnostics().settled(float(plan.settle))
 
+    def _step(self, number: int) -> None:
+        self.chains[number].step()
+
+    def _step_and_look(self, number: int) -> None:
+        """Make a sweep of one chain, and write what is watched of its draw into places of its own."""
+        chain = self.chains[number]
+        chain.step()
+        margins = self.watched.margins(chain)
+        self.values[number, self.draws] = self.watched.values(chain, margins)
+        self._seen[number] = expit(margins)
+
     def _record(self) -> None:
+        """Sum up and keep the draws of all chains, in order."""
         begin, end = self.plan.stretch(self.draws)
         if self.draws == begin:
             self.sums[:], self.chances[:], self.kept.count = 0.0, 0.0, 0
             self.kept_chances[:] = 0.0
-        quarter = self._quarter(self.draws)
+        self.chances[:, self._quarter(self.draws)] += self._seen
         for number, chain in enumerate(self.chains):
-            margins = self.watched.margins(chain)
-            self.values[number, self.draws] = self.watched.values(chain, margins)
-            chances = expit(margins)
-            self.chances[number, quarter] += chances
             if self.kept.offer(number, self.draws - begin, end - begin, chain):
-                self.kept_chances += chances
+                self.kept_chances += self._seen[number]
             if len(self.pairs[0]):
                 scores = chain.scores(*self.pairs)
                 self.sums += scores, scores**2, expit(scores)
