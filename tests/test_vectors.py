@@ -7,9 +7,11 @@ import sys
 
 import numba
 import numpy as np
+import pytest
 
 from onebit import LogisticCompleter, simulate
-from onebit.engine.cpu import intrinsics, plain, vectors
+from onebit.engine.cpu import intrinsics, plain, tall, vectors
+from onebit.engine.cpu.threads import Threads, threads
 
 
 def both(name, *arguments):
@@ -66,3 +68,17 @@ def test_a_fit_on_plain_loops_is_the_same_to_rounding(tmp_path):
     plain_loops, chances = json.loads(done.stdout)
     assert plain_loops
     np.testing.assert_allclose(model.predict_proba(world.all_pairs)[:, 1], chances, atol=1e-4)
+
+
+@pytest.mark.parametrize(("rows", "wide", "narrow"), [(1, 1, 1), (6, 5, 3), (4099, 7, 9), (0, 2, 4)])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_products_of_tall_matrices_are_those_of_numpy(rng, rows, wide, narrow, kind):
+    left = rng.normal(size=(rows, wide)).astype(kind)
+    right = rng.normal(size=(rows, narrow)).astype(np.float32)
+    small = rng.normal(size=(wide, narrow))
+    alone = Threads(1, None)
+    expected = left.astype(float).T @ right.astype(float)
+    np.testing.assert_allclose(tall.inner(left, right, alone), expected, rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(tall.times(left, small, alone), left.astype(float) @ small, atol=1e-12)
+    with threads(3) as pool:  # whatever the threads, the same bits
+        assert (tall.inner(left, right, pool) == tall.inner(left, right, alone)).all()
