@@ -30,20 +30,20 @@ def _block_products(first, last, left, right, out):
         end = min((block + 1) * _BLOCK, left.shape[0])
         for i in range(block * _BLOCK, end, 4):
             for row in range(4):
-                if i + row < end:
-                    for a in range(wide):
-                        lines[row, a] = left[i + row, a]
-                    for b in range(narrow):
-                        values[row, b] = right[i + row, b]
-                else:
-                    lines[row], values[row] = 0.0, 0.0
+                here = i + row < end
+                for a in range(wide):
+                    lines[row, a] = left[i + row, a] if here else 0.0
+                for b in range(narrow):
+                    values[row, b] = right[i + row, b] if here else 0.0
             for b in range(narrow):
                 v0, v1, v2, v3 = values[0, b], values[1, b], values[2, b], values[3, b]
                 for a in range(wide):
                     total[b, a] += (v0 * lines[0, a] + v1 * lines[1, a]) + (
                         v2 * lines[2, a] + v3 * lines[3, a]
                     )
-        out[block] = total
+        for b in range(narrow):
+            for a in range(wide):
+                out[block, b, a] = total[b, a]
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
