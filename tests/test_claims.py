@@ -1,6 +1,7 @@
 """Certificates of what people ask: blanks, groups, lists, gains; each held against a known truth."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -327,6 +328,9 @@ def test_lists_keep_what_their_held_out_answers_certify(model, world):
     tight = model.certify_lists(10, 0.01)
     assert tight.certificate is None
     assert "No part of the lists" in str(tight)
+    assert "Both hold" not in str(tight)
+    between = replace(tight, max_error=tight.whole.bound + 0.01)
+    assert "Both hold: the choice of a part tests the whole lists too" in str(between)
     # Held-out answers that the lists hold, counted by hand.
     rows, columns = np.divmod(np.arange(100 * 80), 80)
     chance = model.predict_proba(np.column_stack([rows, columns]))[:, 1].reshape(100, 80)

@@ -79,10 +79,16 @@ class ListCertificate:
     def __str__(self) -> str:
         sure, most = confidence(self.delta), at_most(self.max_error)
         if self.certificate is None:
-            return (
+            said = (
                 f"No part of the lists of the best {self.n} of each row can be held to {most} answered "
                 f"with no, with probability {sure}; of the whole lists it is at most "
-                f"{at_most(self.whole.bound)}."
+                f"{at_most(self.whole.bound)}"
+            )
+            if self.whole.bound > self.max_error:
+                return f"{said}."
+            return (
+                f"{said}. Both hold: the choice of a part tests the whole lists too, but leaves a third "
+                "of the probability of failure for that, and the second statement has all of it."
             )
         which = "all of it"
         if self.share < 1.0:
