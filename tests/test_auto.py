@@ -55,7 +55,7 @@ def test_losses_that_are_left_out_are_not_tried(flipped):
 @pytest.mark.parametrize("losses", [(), ("hinge",), ("logistic", "probit"), "logistic", None])
 def test_losses_that_are_none_are_refused(losses, flipped):
     world, _ = flipped
-    with pytest.raises(ValueError, match="losses must be a tuple of some of 'logistic', 'hinge'"):
+    with pytest.raises(ValueError, match="losses must be a tuple or list of some of 'logistic', 'hinge'"):
         AutoCompleter(losses=losses).fit(world.pairs, world.answers)
 
 

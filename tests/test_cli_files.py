@@ -151,7 +151,7 @@ def test_a_sampled_model_goes_all_the_way(folder, tmp_path):
         (["-m", "logistic", "--inference", "mcmc"], "unknown inference 'mcmc'"),
         (["-m", "logistic", "--samples", "9"], "go with --inference sampling"),
         (["-m", "logistic", "--loss", "hinge"], "--loss goes with --model auto"),
-        (["--loss", "hinge"], "choose some of logistic, hinge, gibbs, logistic"),
+        (["--loss", "hinge"], "each after a --loss of its own, and --loss logistic"),
     ],
 )
 def test_sampling_options_that_do_not_go_together(folder, tmp_path, options, message):

@@ -230,7 +230,7 @@ def test_a_model_without_log_odds_predicts_and_says_why_it_does_not_ask(numbered
     client = client_of(GibbsCompleter(1, random_state=0).fit(world.pairs, world.answers))
     why = client.get("/api/model").json()["cannot_ask"]
     assert "log-odds, which GibbsCompleter does not have" in why
-    assert f"this model predicts, and no more: {why}" in caplog.text
+    assert f"this model predicts and recommends, and does not ask: {why}" in caplog.text
     assert client.post("/api/predict", json={"pairs": [[0, 0]]}).status_code == 200
     for path in ("/api/next", "/api/fold-in"):
         assert client.post(path, json={"answers": []}).status_code == 422

@@ -311,7 +311,7 @@ def fit(
         if loss != "logistic":
             text += (
                 f"\nThe search chose the {loss} loss, whose scores are no log-odds: `onebit rows`, "
-                "`columns` and `ask` want a model of --loss logistic"
+                "`columns`, `ask` and the questions of `serve` want a model of --loss logistic"
             )
         if certificate is not None:
             text += f"\n{certificate.sentence()} {certificate.observed()}."

@@ -76,8 +76,8 @@ def new_model(
         if loss:
             if not set(loss) <= set(LOSSES) or LOSSES[0] not in loss:
                 raise WrongCommand(
-                    f"--loss {' --loss '.join(loss)}: choose some of {', '.join(LOSSES)}, {LOSSES[0]} "
-                    "among them"
+                    f"--loss {' --loss '.join(loss)}: choose from {', '.join(LOSSES)}, each after a "
+                    f"--loss of its own, and --loss {LOSSES[0]} among them"
                 )
             machine["losses"] = loss
         return onebit.AutoCompleter(random_state=seed, **machine, **chains_wanted, **patterned)

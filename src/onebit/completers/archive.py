@@ -54,10 +54,13 @@ def held_out_state(held: Any) -> tuple[storage.Tensors, dict[str, Any]]:
 
 def restored_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Undo ``plain_parameters``."""
-    return {
-        name: prior_from_settings(checked.section(value, "prior")) if isinstance(value, dict) else value
-        for name, value in parameters.items()
-    }
+
+    def restored(value: Any) -> Any:
+        if isinstance(value, dict):
+            return prior_from_settings(checked.section(value, "prior"))
+        return tuple(value) if isinstance(value, list) else value
+
+    return {name: restored(value) for name, value in parameters.items()}
 
 
 def save(model: Any, path: str | os.PathLike[str], *, answers: bool = True) -> None:

@@ -59,7 +59,9 @@ class AutoCompleter(PairClassifier):
     ----------
     losses : sequence of {"logistic", "hinge", "gibbs"}, default all three
         The losses to choose from, "logistic" among them. With that one alone scores are log-odds, for
-        what is read from them: abilities and difficulties, interviews, intervals of probabilities.
+        what is read from them: summaries of rows and columns, interviews and, if the model was sampled,
+        intervals of probabilities. Abilities and difficulties on the scale of item response theory are
+        those of a Rasch or a two-parameter model; see LogisticCompleter.
     pattern : {"auto", None}
         "auto" tries the pattern of the answers and keeps it where it lowers the held-out log-loss. None
         leaves it out: for predictions of entries that people would not choose to answer.
@@ -92,7 +94,9 @@ class AutoCompleter(PairClassifier):
     best_params_ : dict
         The choice.
     search_ : pandas.DataFrame
-        Every trial: choice, held-out log-loss and accuracy, rounds.
+        Every trial: choice, held-out log-loss and accuracy, rounds. A step of the walk is taken where it
+        lowers the log-loss by more than the standard error of the difference, so that the lowest line
+        need not be the choice.
     posterior_, rank_, objective_
         As for the chosen completer.
 

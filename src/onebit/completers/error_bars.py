@@ -18,14 +18,17 @@ from onebit.completers.filling import known_observations
 from onebit.completers.questions import check_log_odds, kept_for
 from onebit.model.diagnostics import Mixing
 from onebit.model.draws import Draws
+from onebit.model.irt import OF_ITEM_RESPONSES
 
 # Of the run for a model that is not sampled: a hundred draws of each chain, or more until they settle.
 CHAINS, BURN_IN, SAMPLES = 4, 50, 200
 
 
-def error_draws(model: Any, callback: Any = None) -> tuple[Draws, str]:
+def error_draws(model: Any, callback: Any = None, scale: str = "logit") -> tuple[Draws, str]:
     """Return draws of the exact posterior, and a sentence that says what they are."""
-    check_log_odds(model, "an error bar")
+    if scale == "irt":
+        check_log_odds(model, "the scale of item response theory", OF_ITEM_RESPONSES)
+    check_log_odds(model, "a summary with standard errors")
     own = getattr(model, "completer_", model)
     if model.is_sampled and own.temperature == 1.0:
         return model.draws_, _words(f"the model's {model.draws_.count} draws", model)

@@ -97,7 +97,7 @@ class Interview:
         level: float = 0.9,
         random_state: Any = None,
     ) -> None:
-        self._model, self._population = model, population_of(model)
+        self._model, self._population = model, population_of(model, "an interview")
         self._kind, self._wanted = goal_of(model, goal)
         self._among = column_mask(model, among, "among")
         self._allowed = self._among.copy()

@@ -83,7 +83,9 @@ class Some:
 
     def explain(self) -> str:
         """Say what is allowed."""
-        return f"a tuple of some of {', '.join(map(repr, self.values))}, {self.always!r} among them"
+        return (
+            f"a tuple or list of some of {', '.join(map(repr, self.values))}, {self.always!r} among them"
+        )
 
     def allows(self, value: Any) -> bool:
         """Say whether ``value`` is allowed."""

@@ -207,7 +207,8 @@ class Predicting:
         loss = getattr(self.predictor_, "loss", self._loss)
         if output == "probability" and loss is not LOGISTIC:
             raise ValueError(
-                f"scores of this {type(self).__name__} ({loss.name} loss) are no log-odds; use "
+                f"scores of this {type(self).__name__} ({loss.name} loss) are no log-odds; fit "
+                'LogisticCompleter(inference="sampling") for intervals of probabilities, or use '
                 'output="score"'
             )
         ends = self.predictor_.intervals(rows, columns, level, self._machine, approximate)

@@ -34,7 +34,8 @@ Codes = NDArray[np.int32]
 
 NO_INTERVAL = (
     "this model is a variational approximation, which is too narrow for credible intervals of a stated "
-    'level; fit with inference="sampling" (AutoCompleter samples where that pays within its effort), or '
+    'level; fit LogisticCompleter or HingeCompleter with inference="sampling" (AutoCompleter samples '
+    "where that pays within its effort), or "
     "take intervals that are too narrow with approximate=True"
 )
 NO_POSTERIOR = "this model has no posterior: {}"

@@ -13,6 +13,8 @@ from onebit.model.losses import LOGISTIC
 from onebit.model.population import Population
 
 Array = NDArray[np.float64]
+# What has scores that are log-odds.
+OF_LOG_ODDS = 'LogisticCompleter, or AutoCompleter(losses=("logistic",)) (onebit fit --loss logistic)'
 # Fitted rows on which it is judged how far intervals hold, and the answers that each must have.
 JUDGED, FEWEST_KNOWN = 24, 20
 Kept = TypeVar("Kept")
@@ -28,13 +30,16 @@ def kept_for(model: Any, name: str, make: Callable[[], Kept]) -> Kept:
     return kept[1]
 
 
-def population_of(model: Any) -> Population:
-    """Return a fitted model's rows as a population facing its columns; made once."""
-    return kept_for(model, "_population", lambda: _population(model))
+def population_of(model: Any, what: str) -> Population:
+    """Return a fitted model's rows as a population facing its columns; made once.
+
+    ``what`` is asked of it, for a refusal.
+    """
+    return kept_for(model, "_population", lambda: _population(model, what))
 
 
-def _population(model: Any) -> Population:
-    check_log_odds(model, "to place new rows among the fitted ones (interviews, row_mean, maps)")
+def _population(model: Any, what: str) -> Population:
+    check_log_odds(model, what)
     posterior = model.predictor_.posterior
     if posterior.hierarchy.n_free(0) == 0:
         raise ValueError(
@@ -49,7 +54,7 @@ def misfit_of(model: Any) -> float:
 
     Found once, on some fitted rows whose answers the model has kept; zero where it has not.
     """
-    return kept_for(model, "_misfit", lambda: population_of(model).misfit(_judged(model)))
+    return kept_for(model, "_misfit", lambda: population_of(model, "a share").misfit(_judged(model)))
 
 
 def _judged(model: Any) -> list[Array]:
@@ -68,13 +73,12 @@ def _judged(model: Any) -> list[Array]:
     return rows
 
 
-def check_log_odds(model: Any, what: str) -> None:
-    """Refuse models whose scores are no log-odds."""
+def check_log_odds(model: Any, what: str, instead: str = OF_LOG_ODDS) -> None:
+    """Refuse models whose scores are no log-odds, and say which to use ``instead``."""
     loss = getattr(getattr(model.predictor_, "start", model.predictor_), "loss", None)
     if loss is not LOGISTIC or model.probability_note is not None:
         raise ValueError(
-            f"{what} takes a posterior of log-odds, which {_named(model)} does not have; "
-            'use LogisticCompleter, or AutoCompleter(losses=("logistic",)) (onebit fit --loss logistic)'
+            f"{what} takes a posterior of log-odds, which {_named(model)} does not have; use {instead}"
         )
 
 
@@ -132,5 +136,5 @@ def chosen_columns(model: Any, n: int, goal: Any, among: Any) -> list[Any]:
     allowed = column_mask(model, among, "among")
     if n > allowed.sum():
         raise ValueError(f"{n} columns were asked for and there are {int(allowed.sum())}")
-    codes = population_of(model).fixed_set(int(n), kind, wanted, allowed)
+    codes = population_of(model, "choose_columns").fixed_set(int(n), kind, wanted, allowed)
     return [model.columns_.labels[code] for code in codes]

@@ -33,7 +33,7 @@ def mean_of_row(
     seed: Any,
 ) -> MeanInterval:
     """Return the share of one row over the wanted columns, from questions drawn at random from them."""
-    population = population_of(model)
+    population = population_of(model, "row_mean")
     codes = model.columns_.encode(columns).astype(np.int64)
     signs = np.asarray(model._signs(answers, len(codes)), np.int64)
     place = np.cumsum(wanted) - 1

@@ -82,7 +82,7 @@ def summary(
     codes = codes_of(model, side, ids, names[side])
     wanted = np.unique(codes_of(model, 1 - side, others, names[1 - side]))
     known = known_observations(model)
-    draws, words = error_draws(model, callback)
+    draws, words = error_draws(model, callback, scale)
     placed = Scale.of(draws) if scale == "irt" else None
     shares = drawn_shares(model, side, codes, wanted, draws, known)
     tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
@@ -177,4 +177,4 @@ def compare(model: Any, first: Any, second: Any, columns: Any, level: float) -> 
 
 def item_scale(model: Any) -> Scale:
     """Return a model's scale of item response theory, by the codes of its ids."""
-    return Scale.of(error_draws(model)[0])
+    return Scale.of(error_draws(model, scale="irt")[0])

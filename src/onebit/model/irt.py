@@ -22,6 +22,13 @@ from onebit.model.hierarchy import Hierarchy
 Array = NDArray[np.float64]
 
 
+# The models that have this scale.
+OF_ITEM_RESPONSES = (
+    "a Rasch model, LogisticCompleter(rank=0, pattern=None) (--model rasch), or a two-parameter one, "
+    'LogisticCompleter(rank=1, effects="columns") (--model 2pl)'
+)
+
+
 @dataclass(frozen=True)
 class Scale:
     """Draws of abilities, and of the slopes and intercepts of items.
@@ -52,10 +59,8 @@ class Scale:
         if not cls.fits(hierarchy):
             whose = {(True, True): "of both sides", (True, False): "of rows", (False, True): "of columns"}
             raise ValueError(
-                "the scale of item response theory is that of a Rasch model, LogisticCompleter(rank=0, "
-                "pattern=None) (--model rasch), or of a two-parameter one, LogisticCompleter(rank=1, "
-                f'effects="columns") (--model 2pl); this model has rank {rank} and effects '
-                f"{whose.get(effects, 'of neither side')}"
+                f"the scale of item response theory is that of {OF_ITEM_RESPONSES}; this model has rank "
+                f"{rank} and effects {whose.get(effects, 'of neither side')}"
             )
         latent, intercept = draws.rows[:, :, 0].astype(float), draws.columns[:, :, rank].astype(float)
         slope = draws.columns[:, :, 0].astype(float) if rank else np.ones_like(intercept)

@@ -107,7 +107,7 @@ def objective_words(model: PairClassifier) -> str:
         loss = "how often predictors drawn from the posterior are wrong, their scores taken as normal,"
     else:
         loss = "an upper bound on the mean loss of predictors drawn from the posterior,"
-    return f"The objective is {loss} plus the divergence from the prior."
+    return f"The objective is {loss} plus the divergence from the prior over lambda."
 
 
 def descent_words(model: PairClassifier) -> str:

@@ -78,7 +78,7 @@ def prepare(model: Any) -> None:
     model.predictions(*(index.encode([index.labels[0]]) for index in (model.rows_, model.columns_)))
     why = replies.can_ask(model)
     if why is not None:
-        logger.warning("this model predicts, and no more: %s", why)
+        logger.warning("this model predicts and recommends, and does not ask: %s", why)
         return
     try:
         column = replies.plain(model.columns_.labels[0])

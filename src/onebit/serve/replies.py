@@ -65,7 +65,7 @@ def _known_as(index: Any) -> str:
 def can_ask(model: Any) -> str | None:
     """Return why the model cannot be asked about new rows; None where it can."""
     try:
-        population_of(model)
+        population_of(model, "asking (/api/next, /api/fold-in, /api/rows, the map)")
     except (ValueError, AttributeError) as error:
         return str(error)
     return None
@@ -324,7 +324,7 @@ def search(model: Any, side: int, text: str | None, n: int, offset: int) -> dict
 
 def map_of(model: Any) -> RowMap:
     """Return the map of a model's rows; made once."""
-    return kept_for(model, "_row_map", lambda: RowMap.of(population_of(model)))
+    return kept_for(model, "_row_map", lambda: RowMap.of(population_of(model, "the map")))
 
 
 def map_points(model: Any) -> dict[str, Any]:
