@@ -307,10 +307,10 @@ def fit(
             "delta": delta,
         }
         text = f"{output}: fitted in {seconds:.1f} s, rank {estimator.rank_}"
-        loss = getattr(estimator, "best_params_", {}).get("loss", "logistic")
-        if loss != "logistic":
+        chosen = getattr(estimator, "best_params_", {}).get("loss", "logistic")
+        if chosen != "logistic":
             text += (
-                f"\nThe search chose the {loss} loss, whose scores are no log-odds: `onebit rows`, "
+                f"\nThe search chose the {chosen} loss, whose scores are no log-odds: `onebit rows`, "
                 "`columns`, `ask` and the questions of `serve` want a model of --loss logistic"
             )
         if certificate is not None:

@@ -52,8 +52,7 @@ class AutoCompleter(PairClassifier):
     keeps that if it wins on the same held-out answers.
 
     Scores of the hinge and the Gibbs loss are no log-odds: a model that chose one of these has no
-    summaries of rows and columns and no interviews; ``losses=("logistic",)`` makes sure of
-    them.
+    summaries of rows and columns and no interviews; ``losses=("logistic",)`` keeps them.
 
     Parameters
     ----------

@@ -28,7 +28,8 @@ def error_draws(model: Any, callback: Any = None, scale: str = "logit") -> tuple
     """Return draws of the exact posterior, and a sentence that says what they are."""
     if scale == "irt":
         check_log_odds(model, "the scale of item response theory", OF_ITEM_RESPONSES)
-    check_log_odds(model, "a summary with standard errors")
+    else:
+        check_log_odds(model, "a summary with standard errors")
     own = getattr(model, "completer_", model)
     if model.is_sampled and own.temperature == 1.0:
         return model.draws_, _words(f"the model's {model.draws_.count} draws", model)

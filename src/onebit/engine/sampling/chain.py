@@ -62,7 +62,6 @@ class Chain:
         self.lines = lines
         self.hyper = hyper
         self.sweep = sweep
-        self._shares: list[tuple[Places, Array] | None] = [None, None]
         self._measure()
 
     @classmethod
@@ -229,18 +228,11 @@ class Chain:
 
     def shares(self, side: int) -> Array:
         """Return the shares of the present strengths, of shape (columns of Q, coordinates)."""
-        strengths = self.hyper.strengths[side]
-        found = self._shares[side]
-        if found is None or found[0] is not strengths:  # strengths are drawn, never changed in place
-            found = self._shares[side] = strengths, self._shares_of(side, strengths)
-        return found[1]
-
-    def _shares_of(self, side: int, strengths: Places) -> Array:
         regression = self.target.hierarchy.regressions[side]
         assert regression is not None
         shares = np.empty((regression.width, self.target.hierarchy.n_free(side)))
         for number, name in enumerate(regression.groups):
-            places, strength = regression.places(name), STRENGTHS[strengths[number]]
+            places, strength = regression.places(name), STRENGTHS[self.hyper.strengths[side][number]]
             shares[places] = regression.shares(strength).T[places]
         return shares
 
