@@ -13,7 +13,11 @@ from onebit.engine import checkpoint
 from onebit.engine.cpu import threads
 from onebit.engine.sampling.kept import Kept
 from onebit.engine.sampling.plan import Plan
+from onebit.model import draws as draws_module
 from onebit.model.diagnostics import Diagnostics, Mixing
+from onebit.model.draws import Draws
+from onebit.model.hierarchy import Hierarchy
+from onebit.model.priors import InverseGamma
 
 QUICK = {"inference": "sampling", "n_samples": 60, "random_state": 0, "n_chains": 1}
 
@@ -76,6 +80,19 @@ def test_the_mean_factors_multiply_to_the_mean_of_what_factors_add_to_effects(lo
     best = (u[:, :4] * size[:4]) @ vt[:4]  # no factors of this rank come closer
     assert np.linalg.norm(left @ right.T - mean) < 1.02 * np.linalg.norm(best - mean)
     assert draws.singular_values == pytest.approx(size[:4] / np.sqrt(60 * 50), rel=0.02)
+
+
+def test_evenly_spaced_lines_tell_the_singular_values_of_all(monkeypatch):
+    rng = np.random.default_rng(0)
+    hierarchy = Hierarchy((6000, 4000), 2, True, True, InverseGamma(3.0, 1.5), InverseGamma(3.0, 1.5))
+    parts = {"factors": np.ones((1, 2)), "effects": np.ones((1, 2)), "intercept": np.zeros(1)}
+    sides = [rng.standard_normal((size, 1, 3)) * [2.0, 1.0, 0.5] for size in (6000, 4000)]
+    rows, columns = (side.astype(np.float32) for side in sides)
+    draws = Draws(rows, columns, **parts, hierarchy=hierarchy, seed=0)
+    monkeypatch.setattr(draws_module, "_LINES_ENOUGH", 1500)
+    assert draws._thinned().shape == (1500, 2000)
+    assert draws.singular_values == pytest.approx([4.0, 1.0], rel=0.1)
+    assert draws.mean_factors[0].shape == (6000, 2)
 
 
 def test_intervals_of_a_well_specified_model_cover_the_true_scores():

@@ -28,6 +28,8 @@ _AT_ONCE = 4_000_000
 _TURNS = 3
 # Lines whose products are summed up at once, and how far down single precision can tell.
 _LINES_AT_ONCE, _SINGLE = 2**18, 1e-6
+# Lines of a side whose average tells as much as that of all.
+_LINES_ENOUGH = 2**17
 NO_SLOPES = np.zeros((0, 0, 0), np.float32)
 NO_SPREAD = np.zeros((0, 0))
 _ARRAYS = ("rows", "columns", "factors", "effects", "intercept", "row_slopes", "column_slopes",
@@ -289,9 +291,21 @@ class Draws:
 
     @cached_property
     def singular_values(self) -> Array:
-        """The singular values of the mean of ``L R'`` beyond main effects, as root-mean-square scores."""
-        values = (self.mean_factors[0] ** 2).sum(axis=0)
-        return values / np.sqrt(np.prod([float(size) for size in self.shape]))
+        """The singular values of the mean of ``L R'`` beyond main effects, as root-mean-square scores.
+
+        Of a side with very many lines, evenly spaced ones (131,072 or more) stand for all.
+        """
+        some = self._thinned()
+        values = (some.mean_factors[0] ** 2).sum(axis=0)
+        return values / np.sqrt(np.prod([float(size) for size in some.shape]))
+
+    def _thinned(self) -> Draws:
+        """Return these draws of no more lines than averages over lines need."""
+        rows, columns = (side[:: max(len(side) // _LINES_ENOUGH, 1)] for side in self.sides)
+        if (len(rows), len(columns)) == self.shape:
+            return self
+        hierarchy = replace(self.hierarchy, shape=(len(rows), len(columns)))
+        return replace(self, rows=rows, columns=columns, hierarchy=hierarchy)
 
     @property
     def effective_rank(self) -> int:

@@ -92,6 +92,10 @@ class GpuLines:
         rows, columns = (self._copies_of(view) for view in self.views)
         return rows, columns
 
+    @cached_property
+    def _most_copies(self) -> int:
+        return max((int(part.max()) for part in self._copies if len(part)), default=1)
+
     def _copies_of(self, view: DeviceView) -> torch.Tensor:
         nothing = torch.empty(0, dtype=torch.int32, device=view.answers.device)
         if self.target.loss is not LOGISTIC:
@@ -121,16 +125,16 @@ class GpuLines:
     ) -> Array:  # fmt: skip
         """Draw all lines of a side; return what they say of the scales of the columns of factors."""
         target, view, rank = self.target, self.views[side], self.rank
-        before, centre = to_device(precision, self.device), to_device(linear[None], self.device)
+        # In one piece: a copy takes as long as it takes to begin.
+        sent = to_device(np.concatenate([precision, linear, [target.temperature]]), self.device)
+        before, centre, settings = sent[: len(precision)], sent[None, len(precision) : -1], sent[-1:]
         if slopes is not None:
             known: Any = target.known.values[side]
             centre = tall.times(known, to_device(slopes, self.device)).mul_(before).add_(centre)
         effect = target.hierarchy.has_effect(side)
         edge = triton.next_power_of_2(max(rank, 2))
-        most = max((int(part.max()) for part in self._copies if len(part)), default=1)
         signed = (key[0] | key[1] << 32) - (2**64 if key[1] >= 2**31 else 0)
-        numbers = to_device(np.array([signed, sweep, side, most], np.int64), self.device)
-        settings = to_device(np.array([target.temperature]), self.device)
+        numbers = to_device(np.array([signed, sweep, side, self._most_copies], np.int64), self.device)
         scales = torch.zeros((_SOLVERS, edge * edge + edge), dtype=torch.float64, device=self.device)
         for piece, copies in self._pieces(side):
             batch = piece.batch
@@ -150,7 +154,8 @@ class GpuLines:
                 batch.rows[0], rows, first,
                 OWN_LINEAR=len(centre) > 1, EFFECT=int(effect), RANK=rank, D=edge, WIDTH=self.width,
                 STRIDE=self.stride, PARTIAL=self._partial.shape[1], GROUP=GROUP,
-                PROGRAMS=min(rows, _SOLVERS), num_warps=max(1, edge**2 // 512),
+                PROGRAMS=min(rows, _SOLVERS), SINGLE=target.loss is LOGISTIC,
+                num_warps=max(1, edge**2 // 512),
             )  # fmt: skip
         table = self.tables[side]
         found = to_host(torch.cat([scales.sum(0), table.sum(dtype=torch.float64)[None]]))
@@ -183,39 +188,32 @@ class GpuLines:
             return table[:, : self.rank]
         return torch.cat([table[:, : self.rank], table[:, self.rank + 1 : self.rank + 2]], 1)
 
+    def _places(self, side: int) -> NDArray[np.int64]:
+        """Return where the factors stand in a line, and the effect if there is one."""
+        return np.append(np.arange(self.rank), self.rank + 1)[: self.target.hierarchy.n_free(side)]
+
     def moments(self, side: int) -> Moments:
-        """Return the sums over a side's lines."""
-        size, free = len(self.tables[side]), self.target.hierarchy.n_free(side)
-        total = torch.zeros(free, dtype=torch.float64, device=self.device)
-        gram = torch.zeros((free, free), dtype=torch.float64, device=self.device)
+        """Return the sums over a side's lines: products with their 1 are sums of the lines themselves."""
+        lines, places = self.tables[side][:, : self.rank + 2], self._places(side)
         known: Any = self.target.known.values[side]
-        width = 0 if known is None else known.shape[1]
-        projections = torch.zeros((width, free), dtype=torch.float64, device=self.device)
-        for begin in range(0, size, _LINES_AT_ONCE):
-            rows = slice(begin, begin + _LINES_AT_ONCE)
-            lines = self._free(side, rows).double()
-            total += lines.sum(0)
-            gram += tall.inner(lines, lines)
-            if known is not None:
-                projections += tall.inner(known[rows], lines)
-        found = to_host(torch.cat([total[None], gram, projections]))
-        return Moments(
-            size,
-            found[0],
-            np.ascontiguousarray(found[1 : 1 + free]),
-            None if known is None else np.ascontiguousarray(found[1 + free :]),
-        )
+        if known is None:
+            products, projections = to_host(tall.inner(lines, lines)), None
+        else:
+            both = torch.cat([tall.inner(lines, lines), tall.inner(known, lines)])
+            products, projections = np.split(to_host(both), [self.rank + 2])
+            projections = np.ascontiguousarray(projections[:, places])
+        total, gram = products[self.rank, places], products[np.ix_(places, places)]
+        return Moments(len(lines), total, gram, projections)
 
     def change(self, side: int, change: Change) -> None:
-        """Change all lines of a side."""
-        matrix, shift = to_device(change.matrix, self.device), to_device(change.shift, self.device)
-        table, rank = self.tables[side], self.rank
-        for begin in range(0, len(table), _LINES_AT_ONCE):
-            rows = slice(begin, begin + _LINES_AT_ONCE)
-            moved = self._free(side, rows).double() @ matrix + shift
-            table[rows, :rank] = moved[:, :rank].float()
-            if self.target.hierarchy.has_effect(side):
-                table[rows, rank + 1] = moved[:, rank].float()
+        """Change all lines of a side: what their 1 is multiplied with is the shift."""
+        places = self._places(side)
+        whole = np.eye(self.rank + 2)
+        whole[np.ix_(places, places)], whole[self.rank, places] = change.matrix, change.shift
+        matrix = to_device(whole, self.device)
+        for begin in range(0, len(self.tables[side]), _LINES_AT_ONCE):
+            lines = self.tables[side][begin : begin + _LINES_AT_ONCE, : self.rank + 2]
+            lines.copy_(lines.double() @ matrix)
 
     def along(self, scale: Array, level: float, centres: tuple[float, float]) -> Along:
         """Return the log-likelihood where the whole is changed, and how it bends."""

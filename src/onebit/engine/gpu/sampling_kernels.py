@@ -265,16 +265,38 @@ def sample_walk(
 
 
 @triton.jit
+def _inverse(matrix, N: tl.constexpr, D: tl.constexpr, SINGLE: tl.constexpr):
+    """Return the inverse of a positive definite matrix, to single precision if that is said to do."""
+    if SINGLE:
+        found, _ = _invert(matrix.to(tl.float32), N, D)
+        found = found.to(tl.float64)
+    else:
+        found, _ = _invert(matrix, N, D)
+    return found
+
+
+@triton.jit
+def _solved(matrix, inverse, right, SINGLE: tl.constexpr):
+    """Return the solution of a system; with a rough inverse it is refined once."""
+    found = tl.sum(inverse * right[None, :], axis=1)
+    if SINGLE:
+        left = right - tl.sum(matrix * found[None, :], axis=1)
+        found += tl.sum(inverse * left[None, :], axis=1)
+    return found
+
+
+@triton.jit
 def sample_solve(
     partial, row_chunk, prior_precision, prior_linear, own, scales, numbers, first_row, rows,
     first_chunk,
     OWN_LINEAR: tl.constexpr, EFFECT: tl.constexpr, RANK: tl.constexpr, D: tl.constexpr,
     WIDTH: tl.constexpr, STRIDE: tl.constexpr, PARTIAL: tl.constexpr, GROUP: tl.constexpr,
-    PROGRAMS: tl.constexpr,
+    PROGRAMS: tl.constexpr, SINGLE: tl.constexpr,
 ):  # fmt: skip
     """Draw rows from the sums of their chunks; add up what they say of the scales of the factors.
 
-    A program takes every ``PROGRAMS``-th row. The factors' block is inverted; the effect is its border.
+    A program takes every ``PROGRAMS``-th row. The factors' block is inverted (if ``SINGLE``, in single
+    precision, and solutions are refined in double); the effect is its border.
     """
     key, sweep = tl.load(numbers), tl.load(numbers + 1).to(tl.int32)
     side = tl.load(numbers + 2).to(tl.int32)
@@ -313,9 +335,10 @@ def sample_solve(
         # Numbers beyond every answer's, so that these are others than those of the answers.
         e, f, _, _ = _words(key, a - 2147483647, row, sweep, side | _OF_ROWS)
         shaken = noise + _shaken(before.to(tl.float32), e, f).to(tl.float64)
-        inverse, _ = _invert(precision + tl.where(diagonal, before[:, None], 0.0), RANK, D)
+        whole = precision + tl.where(diagonal, before[:, None], 0.0)
+        inverse = _inverse(whole, RANK, D, SINGLE)
         wanted = tl.where(there, (linear + centre) * (1.0 + _OVER) + shaken * _REST, 0.0)
-        drawn = tl.sum(inverse * wanted[None, :], axis=1)
+        drawn = _solved(whole, inverse, wanted, SINGLE)
         pull = linear
         if EFFECT:
             effect_before = tl.load(prior_precision + RANK)
@@ -323,7 +346,7 @@ def sample_solve(
             e, f, _, _ = _words(key, tl.arange(0, 1) + (RANK - 2147483647), row, sweep, side | _OF_ROWS)
             added = tl.sum(_shaken(effect_before.to(tl.float32), e, f).to(tl.float64), axis=0)
             effect_wanted = effect_linear * (1.0 + _OVER) + (effect_noise + added) * _REST
-            along = tl.sum(inverse * border[None, :], axis=1)
+            along = _solved(whole, inverse, border, SINGLE)
             rest = corner + effect_before - tl.sum(border * along, axis=0)
             effect = (effect_wanted - tl.sum(along * wanted, axis=0)) / rest
             drawn -= along * effect

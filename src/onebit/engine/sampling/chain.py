@@ -25,16 +25,14 @@ from onebit.engine.sampling.lines import ALONE, Change, Lines, Moments, Place, o
 from onebit.engine.sampling.moves import move_unnoticed, move_whole
 from onebit.engine.sampling.philox import chain_key, sweep_generator
 from onebit.engine.sampling.slices import slice_draw
+from onebit.engine.sampling.starting import drawn_values
 from onebit.engine.sampling.target import NO_PLACES, HyperDraw, Places, Target, prior_terms
-from onebit.model.gaussians import Gaussians
 from onebit.model.posterior import Posterior
 from onebit.model.regression import STRENGTHS, Slopes
 
 Array = NDArray[np.float64]
 Table = NDArray[np.float32]
 
-# Rows whose start is drawn at once: their covariances' roots are held.
-_ROWS_AT_ONCE = 16384
 # Sweeps from one move of the whole to the next.
 _WHOLE_EVERY = 2
 
@@ -77,7 +75,7 @@ class Chain:
         """Start chain ``number`` at a draw from the variational posterior; ``place`` says where."""
         key = chain_key(seed, number)
         rng = sweep_generator(key, 0)
-        values: list[NDArray[np.floating]] = [_drawn(side, rng, pool) for side in posterior.sides]
+        values: list[NDArray[np.floating]] = [drawn_values(side, rng, pool) for side in posterior.sides]
         means = posterior.hyper
         effects = [means.effect(side) for side in (0, 1)]
         start = HyperDraw(
@@ -294,15 +292,3 @@ class Chain:
 def _likeliest(slopes: Slopes | None) -> Places:
     """Return the likeliest strengths."""
     return NO_PLACES if slopes is None else slopes.weights.argmax(axis=-1)
-
-
-def _drawn(gaussians: Gaussians, rng: np.random.Generator, pool: Threads) -> Array:
-    """Return one draw of all rows, a block at a time; their noise is drawn in order."""
-    drawn = rng.standard_normal(gaussians.mean.shape)
-
-    def draw(block: int) -> None:
-        rows = np.arange(block * _ROWS_AT_ONCE, min((block + 1) * _ROWS_AT_ONCE, len(drawn)))
-        drawn[rows] = gaussians.taken(rows).at(drawn[rows])
-
-    pool.each(draw, -(-len(drawn) // _ROWS_AT_ONCE))
-    return drawn
