@@ -1,4 +1,7 @@
-"""Products of tall matrices with few columns, in an order that does not depend on the threads."""
+"""Products of tall matrices with few columns, in an order that does not depend on the threads.
+
+Of matrices that are not tall, numpy's products take as long, and need no kernel to be compiled.
+"""
 
 from __future__ import annotations
 
@@ -80,6 +83,8 @@ def inner(left: NDArray[Any], right: NDArray[Any], pool: Threads) -> Array:
     >>> inner(np.ones((3, 1)), np.arange(6.0).reshape(3, 2), Threads(1, None))
     array([[6., 9.]])
     """
+    if len(left) <= _BLOCK:
+        return np.asarray(left.T.astype(float) @ right.astype(float))
     blocks = -(-len(left) // _BLOCK)
     out = np.empty((blocks, right.shape[1], left.shape[1]))
     pool.even(
@@ -92,6 +97,8 @@ def inner(left: NDArray[Any], right: NDArray[Any], pool: Threads) -> Array:
 
 def times(tall: NDArray[Any], small: Array, pool: Threads) -> Array:
     """Return ``tall small`` in double precision."""
+    if len(tall) <= _BLOCK:
+        return np.asarray(tall.astype(float) @ small)
     out = np.empty((len(tall), small.shape[1]))
     turned = np.ascontiguousarray(small.T)
     pool.even(lambda begin, end: _lines(begin, end, tall, turned, out), len(tall), tall.shape[1])

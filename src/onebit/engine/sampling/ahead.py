@@ -29,7 +29,11 @@ from onebit.model.posterior import Posterior
 LONGEST_WAIT = 120.0
 # In the environment of the other process, so that it starts none itself.
 MARK = "ONEBIT_COMPILING_AHEAD"
-_COMMAND = "from onebit.engine.sampling.ahead import compile_samplers; compile_samplers()"
+# Without a collector: a compiler makes many small objects, and the process ends when it is done.
+_COMMAND = (
+    "import gc; gc.disable(); "
+    "from onebit.engine.sampling.ahead import compile_samplers; compile_samplers()"
+)
 
 _lock = Lock()
 _tried = False
