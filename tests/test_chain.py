@@ -11,7 +11,6 @@ from scipy import stats
 from onebit import HingeCompleter, simulate
 from onebit.data.observations import Observations
 from onebit.engine.cpu.threads import Threads
-from onebit.engine.cpu.threads import threads as threads_of
 from onebit.engine.known import NOTHING, Known
 from onebit.engine.sampling import chain as chain_module
 from onebit.engine.sampling import moves
@@ -21,10 +20,8 @@ from onebit.engine.sampling.lengths import scratch
 from onebit.engine.sampling.lines import Change, CpuLines
 from onebit.engine.sampling.philox import chain_key
 from onebit.engine.sampling.slices import slice_draw
-from onebit.engine.sampling.starting import drawn_values
 from onebit.engine.sampling.target import NO_PLACES, HyperDraw, Target, filled_table
 from onebit.model import regression
-from onebit.model.gaussians import Gaussians
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import HINGE, LOGISTIC
 from onebit.model.priors import Gamma, InverseGamma
@@ -32,29 +29,6 @@ from onebit.model.regression import STRENGTHS, Regression
 
 POOL = Threads(1, None)
 PRIORS = {"inverse-gamma": InverseGamma(3.0, 1.5), "gamma": Gamma(2.0, 2.5)}
-
-
-def test_chains_start_at_draws_of_their_gaussians():
-    rng = np.random.default_rng(0)
-    spread = rng.standard_normal((50, 3, 4))
-    dense = np.einsum("mab,mcb->mac", spread, spread)
-    mean, lower = rng.standard_normal((50, 3)), np.tril_indices(3)
-    gaussians = Gaussians(mean, dense[:, lower[0], lower[1]], True)
-    noise = np.random.default_rng(1).standard_normal((50, 3))
-    expected = mean + np.einsum("mab,mb->ma", np.linalg.cholesky(dense), noise)
-    for threads in (1, 3):
-        with threads_of(threads) as pool:
-            drawn = drawn_values(gaussians, np.random.default_rng(1), pool)
-        np.testing.assert_allclose(drawn, expected, atol=1e-12)
-    apart = Gaussians(mean, dense[:, range(3), range(3)], False)
-    drawn = drawn_values(apart, np.random.default_rng(1), POOL)
-    np.testing.assert_allclose(drawn, mean + np.sqrt(apart.covariance) * noise)
-
-
-def test_no_chain_starts_at_a_covariance_without_a_root():
-    wrong = Gaussians(np.zeros((2, 2)), np.array([[1.0, 0.0, 1.0], [1.0, 2.0, 1.0]]), True)
-    with pytest.raises(ValueError, match="not positive definite"):
-        drawn_values(wrong, np.random.default_rng(0), POOL)
 
 
 class World:

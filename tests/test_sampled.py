@@ -270,7 +270,8 @@ def test_chains_that_settle_by_themselves_have_mixed_and_leave_their_way_there_b
     assert model.settled_
     assert model.diagnostics_["rhat"].max() <= 1.05
     assert model.diagnostics_[["ess_bulk", "ess_tail"]].to_numpy().min() >= 100
-    assert 0 < model.loss_error_ <= 0.0005
+    # Of all draws at most half of this: predictions are averages over those that are kept.
+    assert 0 < model.loss_error_ <= 0.001
     assert model.n_draws_ <= 2 * (model.n_sweeps_ - 5)
     assert model.draws_.count <= 200
     if model.n_sweeps_ > 105:  # beyond the first stretch: its draws are not counted

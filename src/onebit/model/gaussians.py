@@ -129,3 +129,18 @@ def independent_gaussians(mean: Array, variance: Array, full: bool) -> Gaussians
     covariance = np.zeros((m, packed_size(n)))
     covariance[:, packed_diagonal(n)] = variance
     return Gaussians(mean, covariance, full)
+
+
+def positive_root(matrix: Array) -> Array | None:
+    """Return the lower triangular root of a matrix; None where it has none.
+
+    >>> positive_root(np.array([[4.0]]))
+    array([[2.]])
+    >>> positive_root(np.array([[-4.0]])) is None
+    True
+    """
+    try:
+        root = np.asarray(np.linalg.cholesky(matrix), dtype=float)
+    except np.linalg.LinAlgError:
+        return None
+    return root if np.isfinite(root).all() else None

@@ -16,8 +16,10 @@ from onebit.engine.gpu import tall
 from onebit.engine.gpu.data import CHUNK, GROUP, DeviceView, Piece
 from onebit.engine.gpu.side import fold_groups
 from onebit.engine.gpu.transfer import to_device, to_host
+from onebit.engine.gpu.whole_kernels import along_walk
 from onebit.engine.sampling.lines import Change, Codes, Moments, Place, diverged
 from onebit.engine.sampling.target import Table, Target, filled_table
+from onebit.engine.sampling.trends import Trend
 from onebit.engine.sampling.whole import Along
 from onebit.model.losses import HINGE, LOGISTIC
 
@@ -121,16 +123,18 @@ class GpuLines:
 
     def draw(
         self, side: int, key: tuple[int, int], sweep: int, precision: Array, linear: Array,
-        slopes: Array | None,
+        trend: Trend | None,
     ) -> Array:  # fmt: skip
         """Draw all lines of a side; return what they say of the scales of the columns of factors."""
         target, view, rank = self.target, self.views[side], self.rank
         # In one piece: a copy takes as long as it takes to begin.
         sent = to_device(np.concatenate([precision, linear, [target.temperature]]), self.device)
         before, centre, settings = sent[: len(precision)], sent[None, len(precision) : -1], sent[-1:]
-        if slopes is not None:
+        if trend is not None:
             known: Any = target.known.values[side]
-            centre = tall.times(known, to_device(slopes, self.device)).mul_(before).add_(centre)
+            centre = (
+                tall.times(known, to_device(trend.slopes[:-1], self.device)).mul_(before).add_(centre)
+            )
         effect = target.hierarchy.has_effect(side)
         edge = triton.next_power_of_2(max(rank, 2))
         signed = (key[0] | key[1] << 32) - (2**64 if key[1] >= 2**31 else 0)
@@ -225,7 +229,7 @@ class GpuLines:
         for piece, copies in self._pieces(0):
             first, last = piece.batch.chunks
             if last > first:
-                sampling.along_walk[(min(last - first, _LOOKERS),)](
+                along_walk[(min(last - first, _LOOKERS),)](
                     piece.answers, piece.weight, copies, view.start, view.chunk_row, view.row_chunk,
                     self.tables[1], self.tables[0], stretch, settings, out, last - first, first,
                     piece.first,

@@ -5,7 +5,9 @@ and ``T = 1`` the posterior, with the hinge loss the paper's pseudo-posterior ``
 draws all rows, then all columns (``onebit.engine.sampling.passes``), the variances and the intercept
 after each. So that a column of factors can vanish or come back, its scale and its variance are drawn
 together, given the variables of the answers (Yu and Meng's interweaving, 2011), from sums that the row
-pass has at hand. Then come the moves that no row makes by itself: ``onebit.engine.sampling.moves``.
+pass has at hand. Slopes, and the means of factors, move once more together with their rows
+(``onebit.engine.sampling.trends``). Then come the moves that no row makes by itself:
+``onebit.engine.sampling.moves``.
 
 The lines of rows and columns are where the kernels walk them; here are sums over them.
 """
@@ -27,14 +29,15 @@ from onebit.engine.sampling.philox import chain_key, sweep_generator
 from onebit.engine.sampling.slices import slice_draw
 from onebit.engine.sampling.starting import drawn_values
 from onebit.engine.sampling.target import NO_PLACES, HyperDraw, Places, Target, prior_terms
+from onebit.engine.sampling.trends import FIXED, Trend
 from onebit.model.posterior import Posterior
 from onebit.model.regression import STRENGTHS, Slopes
 
 Array = NDArray[np.float64]
 Table = NDArray[np.float32]
 
-# Sweeps from one move of the whole to the next.
-_WHOLE_EVERY = 2
+# Sweeps from one move of the whole, and of slopes together with their rows, to the next.
+_WHOLE_EVERY, _TRENDS_EVERY = 2, 2
 
 
 class Chain:
@@ -188,8 +191,8 @@ class Chain:
         share, noise = hierarchy.mean_share(side), rng.standard_normal(rank)
         mean = share * moments.total[:rank] + np.sqrt(share * self.hyper.factors) * noise
         precision, linear = prior_terms(hierarchy, self.hyper, side, mean)
-        slopes = None if moments.projections is None else self.drawn_slopes(side, rng)
-        scales = self.lines.draw(side, self.key, self.sweep, precision, linear, slopes)
+        trend = self._drawn_trend(side, mean, rng)
+        scales = self.lines.draw(side, self.key, self.sweep, precision, linear, trend)
         self.moments[side] = self.lines.moments(side)
         return scales
 
@@ -224,23 +227,44 @@ class Chain:
             self.stretch(side, np.sqrt(stretch))
         self.hyper = replace(self.hyper, factors=self.hyper.factors * stretch)
 
+    def _strengths(self, side: int) -> Array:
+        """Return the present strengths, of shape (columns of Q, coordinates)."""
+        regression = self.target.hierarchy.regressions[side]
+        assert regression is not None
+        of_groups = STRENGTHS[self.hyper.strengths[side]]
+        return np.repeat(of_groups, list(regression.groups.values()), axis=0)
+
     def shares(self, side: int) -> Array:
         """Return the shares of the present strengths, of shape (columns of Q, coordinates)."""
         regression = self.target.hierarchy.regressions[side]
         assert regression is not None
-        shares = np.empty((regression.width, self.target.hierarchy.n_free(side)))
-        for number, name in enumerate(regression.groups):
-            places, strength = regression.places(name), STRENGTHS[self.hyper.strengths[side][number]]
-            shares[places] = regression.shares(strength).T[places]
-        return shares
+        return 1.0 / (regression.squares[:, None] + 1.0 / self._strengths(side))
 
     def drawn_slopes(self, side: int, rng: np.random.Generator) -> Array:
         """Draw the slopes of a side's regression given everything else."""
         projections, shares = self.moments[side].projections, self.shares(side)
         assert projections is not None
-        variances = self.hyper.variances(side, self.target.hierarchy.has_effect(side))
         noise = rng.standard_normal(shares.shape)
-        return shares * projections + np.sqrt(shares * variances) * noise
+        return shares * projections + np.sqrt(shares * self._variances(side)) * noise
+
+    def _drawn_trend(self, side: int, mean: Array, rng: np.random.Generator) -> Trend | None:
+        """Draw the slopes of a side's regression, and what draws them and its mean once more."""
+        hierarchy, variances = self.target.hierarchy, self._variances(side)
+        known, means = hierarchy.regressions[side] is not None, hierarchy.mean_share(side) > 0.0
+        if not known and not means:
+            return None
+        centre, freedom = np.zeros(len(variances)), np.full(len(variances), FIXED)
+        if means:
+            centre[: hierarchy.rank], freedom[: hierarchy.rank] = mean, self.hyper.factors
+        slopes, spread = centre[None], freedom[None]
+        if known:
+            slopes = np.vstack([self.drawn_slopes(side, rng), slopes])
+            spread = np.vstack([self._strengths(side) * variances, spread])
+        again = self.sweep % _TRENDS_EVERY == 0
+        return Trend(slopes, spread, rng.standard_normal(slopes.T.shape) if again else None)
+
+    def _variances(self, side: int) -> Array:
+        return self.hyper.variances(side, self.target.hierarchy.has_effect(side))
 
     def _relief(self, side: int) -> Array:
         """Return the energy of each coordinate that the regression of a side explains."""

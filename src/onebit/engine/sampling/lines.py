@@ -21,6 +21,7 @@ from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import LANES
 from onebit.engine.sampling import passes, whole
 from onebit.engine.sampling.target import Table, Target, filled_table
+from onebit.engine.sampling.trends import Told, Trend, moved_along
 from onebit.model.hierarchy import Hierarchy
 
 Array = NDArray[np.float64]
@@ -99,7 +100,7 @@ class Lines(Protocol):
 
     def draw(
         self, side: int, key: tuple[int, int], sweep: int, precision: Array, linear: Array,
-        slopes: Array | None,
+        trend: Trend | None,
     ) -> Array:  # fmt: skip
         """Draw all lines of a side; return what they say of the scales of the columns of factors."""
         ...
@@ -153,31 +154,44 @@ class CpuLines:
 
     def draw(
         self, side: int, key: tuple[int, int], sweep: int, precision: Array, linear: Array,
-        slopes: Array | None,
+        trend: Trend | None,
     ) -> Array:  # fmt: skip
         """Draw all lines of a side; return what they say of the scales of the columns of factors."""
         target, rank = self.target, self._hierarchy.rank
         view, copies = target.views[side], target.copies[side]
-        linear = linear[None]
-        if slopes is not None:
-            known = np.asarray(target.known.values[side])
-            linear = linear + precision * tall.times(known, slopes, self.pool)
+        linear, known = linear[None], target.known.values[side]
+        if trend is not None and known is not None:
+            linear = linear + precision * tall.times(np.asarray(known), trend.slopes[:-1], self.pool)
         table, other = self.tables[side], self.tables[1 - side]
         groups = -(-view.size // LANES)
         scales = np.empty((groups if rank else 0, rank * (rank + 1)))
+        wanted = trend is not None and trend.noise is not None
+        told = Told.room(view.size, self._hierarchy.n_free(side), wanted)
 
         def task(begin: int, end: int) -> None:
             passes.sample_rows(
                 begin, end, view.start, view.index, view.sign, view.weight, copies, other, table,
                 precision, linear, target.temperature, target.loss.code, rank,
-                self._hierarchy.has_effect(side), target.hats, key, sweep, side, scales,
+                self._hierarchy.has_effect(side), target.hats, key, sweep, side, scales, told.precision,
+                told.linear,
             )  # fmt: skip
 
         self.pool.ranges(task, np.append(view.start[:-1:LANES], view.start[-1]))
         if not np.isfinite(table.sum(dtype=float)):
             bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
             raise diverged(target, side, sweep, int(bad[0]) if len(bad) else None)
-        return scales.sum(axis=0)
+        if trend is None or not told.linear.shape[1]:
+            return scales.sum(axis=0)
+        values = moved_along(known, self.free(side).T, told, trend, self.pool)
+        self._set_free(side, values.T)
+        return told.scales(values, rank)
+
+    def _set_free(self, side: int, values: Array) -> None:
+        """Take up other factors of all lines of a side, and effects if it has them."""
+        rank, table = self._hierarchy.rank, self.tables[side]
+        table[:, :rank] = values[:, :rank]
+        if self._hierarchy.has_effect(side):
+            table[:, rank + 1] = values[:, rank]
 
     def free(self, side: int) -> Table:
         """Return the coordinates of one side: the factors, then the effect if there is one."""
@@ -195,11 +209,7 @@ class CpuLines:
 
     def change(self, side: int, change: Change) -> None:
         """Change all lines of a side."""
-        rank, table = self._hierarchy.rank, self.tables[side]
-        moved = tall.times(self.free(side), change.matrix, self.pool) + change.shift
-        table[:, :rank] = moved[:, :rank]
-        if self._hierarchy.has_effect(side):
-            table[:, rank + 1] = moved[:, rank]
+        self._set_free(side, tall.times(self.free(side), change.matrix, self.pool) + change.shift)
 
     def along(self, scale: Array, level: float, centres: tuple[float, float]) -> whole.Along:
         """Return the loss of all answers where the whole is changed, and how it bends."""

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from onebit.engine.sampling.lines import Change, Lines, Moments
 from onebit.engine.sampling.target import HyperDraw, Target
+from onebit.model.gaussians import positive_root
 from onebit.model.gig import generalised_inverse_gaussian
 
 Array = NDArray[np.float64]
@@ -231,7 +232,7 @@ def move_whole(chain: Chain, rng: np.random.Generator) -> bool:
         return found.value + value, (found.slope + slope)[live], curvature
 
     here = look(np.zeros(rank + 3))
-    lower = _root(here[2])
+    lower = positive_root(here[2])
     if lower is None:
         return False
     step = np.linalg.solve(here[2], here[1]) + np.linalg.solve(lower.T, noise)
@@ -240,7 +241,7 @@ def move_whole(chain: Chain, rng: np.random.Generator) -> bool:
     if not np.abs(steps).max() < _FARTHEST:
         return False
     there = look(steps)
-    back_lower = _root(there[2])
+    back_lower = positive_root(there[2])
     if back_lower is None:
         return False
     back = back_lower.T @ (-step - np.linalg.solve(there[2], there[1]))
@@ -250,14 +251,6 @@ def move_whole(chain: Chain, rng: np.random.Generator) -> bool:
         return False
     _stretch_whole(chain, steps, centres)
     return True
-
-
-def _root(matrix: Array) -> Array | None:
-    """Return the Cholesky factor; None where there is none."""
-    try:
-        return np.asarray(np.linalg.cholesky(matrix), dtype=float)
-    except np.linalg.LinAlgError:
-        return None
 
 
 def _prior(chain: Chain, steps: Array) -> tuple[float, Array, Array]:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from threadpoolctl import threadpool_limits
 
 from onebit.data import checked
 from onebit.data.observations import Observations
@@ -336,7 +337,9 @@ def sample(
     sampler = Sampler(observations, posterior, loss, temperature, plan, seed, pairs, known, pool, place)
     if journal is not None:
         journal.found(sampler.restore)
-    sampled = sampler.run(callback, journal)
+    # Chains share the cores out among themselves: a library's threads would only be in their way.
+    with threadpool_limits(limits=1, user_api="blas"):
+        sampled = sampler.run(callback, journal)
     if journal is not None:
         journal.keep(sampler.state())
     return sampled

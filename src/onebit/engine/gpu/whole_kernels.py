@@ -1,0 +1,77 @@
+"""The look along the directions of the whole as a Triton kernel: see ``engine.sampling.whole``."""
+
+import triton
+import triton.language as tl
+
+from onebit.engine.gpu.kernels import _chunk_bounds
+from onebit.engine.gpu.sampling_kernels import _LOGISTIC, _gathered
+
+
+@triton.jit
+def along_walk(
+    answers, weight, copies, start, chunk_row, row_chunk, other, own, scale, settings, out, chunks,
+    first_chunk, first_answer,
+    CODE: tl.constexpr, WEIGHTED: tl.constexpr, COPIED: tl.constexpr, CHUNK: tl.constexpr,
+    BLOCK: tl.constexpr, RANK: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr,
+    PROGRAMS: tl.constexpr, OUT: tl.constexpr,
+):  # fmt: skip
+    """Add up value, slope and curvature of the log-likelihood along the directions of the whole.
+
+    ``settings`` holds the temperature, the level and the centres of the effects of both sides. A program
+    takes every ``PROGRAMS``-th chunk.
+    """
+    at = tl.arange(0, WIDTH)
+    inside = at < RANK + 2
+    place = tl.where(at == RANK, RANK + 1, tl.where(at == RANK + 1, RANK, at))
+    temperature = tl.load(settings).to(tl.float32)
+    own_centre, other_centre = tl.load(settings + 2).to(tl.float32), tl.load(settings + 3).to(tl.float32)
+    stretch = tl.load(scale + at, mask=inside, other=0.0).to(tl.float32)
+    moved = other_centre * tl.sum(tl.where(at == RANK + 1, stretch, 0.0), axis=0)
+    level = tl.load(settings + 1).to(tl.float32) - moved
+    value = tl.zeros((BLOCK,), tl.float64)
+    slope = tl.zeros((WIDTH,), tl.float64)
+    curvature = tl.zeros((WIDTH, WIDTH), tl.float64)
+    for chunk in range(first_chunk + tl.program_id(0), first_chunk + chunks, PROGRAMS):
+        row, begin, count = _chunk_bounds(start, chunk_row, row_chunk, chunk, CHUNK)
+        begin -= first_answer
+        line = tl.load(own + row * STRIDE + place, mask=inside, other=0.0)
+        line = (line - tl.where(at == RANK, own_centre, 0.0)) * stretch
+        bent = tl.zeros((WIDTH, WIDTH), tl.float32)
+        for step in range(0, count, BLOCK):
+            k = step + tl.arange(0, BLOCK)
+            there = k < count
+            answer = tl.load(answers + begin + k, mask=there, other=0)
+            y = tl.where(answer < 0, -1.0, 1.0)
+            tile = _gathered(answer, other, there, at, inside, STRIDE) * line[None, :]
+            score = level + tl.sum(tile, axis=1)
+            tile = tl.where(at[None, :] == RANK + 1, tile - moved, tile)
+            tile = tl.where(at[None, :] == RANK + 2, 1.0, tile)
+            margin = y * score
+            u = tl.where(there, 1.0, 0.0)
+            if CODE == _LOGISTIC:
+                if COPIED:
+                    u = tl.load(copies + begin + k, mask=there, other=0).to(tl.float32)
+                decay = tl.exp(-tl.abs(margin))
+                inverse = 1.0 / (1.0 + decay)
+                lost = 0.5 * (tl.abs(margin) - margin) + tl.log(1.0 + decay)
+                wrong = tl.where(margin > 0.0, decay, 1.0) * inverse
+                bend = decay * inverse * inverse
+            else:
+                u *= temperature
+                if WEIGHTED:
+                    u *= tl.load(weight + begin + k, mask=there, other=0.0)
+                left = 1.0 - margin
+                lost = tl.maximum(left, 0.0)
+                wrong = tl.where(left > 0.0, 1.0, 0.0)
+                bend = tl.where(tl.abs(left) < 0.5, 1.0, 0.0)
+            value -= (u * lost).to(tl.float64)
+            slope += tl.sum((u * y * wrong)[:, None] * tile, axis=0).to(tl.float64)
+            bent += tl.dot(
+                tl.trans(tile * (u * bend)[:, None]), tile, input_precision="tf32x3", out_dtype=tl.float32
+            )
+        curvature += bent.to(tl.float64)
+    line = out + tl.program_id(0).to(tl.int64) * OUT
+    tl.store(line, tl.load(line) + tl.sum(value, axis=0))
+    tl.store(line + 1 + at, tl.load(line + 1 + at) + slope)
+    cells = line + 1 + WIDTH + at[:, None] * WIDTH + at[None, :]
+    tl.store(cells, tl.load(cells) + curvature)
