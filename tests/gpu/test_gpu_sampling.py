@@ -8,11 +8,16 @@ from scipy import integrate
 
 from onebit import LogisticCompleter, load
 from onebit.data.observations import Observations
+from onebit.engine.cpu.presence import CpuTall
 from onebit.engine.gpu import device as gpus
+from onebit.engine.gpu import lines as gpu_lines
 from onebit.engine.gpu.data import uploaded
 from onebit.engine.gpu.lines import GpuLines
-from onebit.engine.sampling.lines import Change, on_one_thread
+from onebit.engine.gpu.transfer import to_device
+from onebit.engine.known import Known
+from onebit.engine.sampling.lines import ALONE, Change, on_one_thread
 from onebit.engine.sampling.target import Target, filled_table
+from onebit.engine.sampling.trends import FIXED, Evidence, Trend, move_along
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import HINGE, LOGISTIC
 from onebit.model.priors import InverseGamma
@@ -154,6 +159,39 @@ def test_a_row_is_drawn_by_the_precision_of_its_factors_and_its_effect_together(
         curvature = np.linalg.lstsq(products, told, rcond=None)[0]
         np.testing.assert_allclose(products @ curvature, told, rtol=1e-3, atol=2e-3)
         assert (curvature > 0).all()
+
+
+@LOSSES
+def test_rows_move_along_their_trend_as_on_a_cpu(loss, device, small, monkeypatch):
+    here, _, target = world(small, 3, loss, device)
+    start, seen, rng = here.table(0).copy(), [], np.random.default_rng(8)
+    known = rng.normal(size=(len(start), 2)).astype(np.float32)
+    target.known = Known((to_device(known, device), None))
+    known_too = np.full((2, 4), 0.1), np.arange(2)
+    slopes, freedom = np.full((3, 4), 0.1), np.vstack([np.ones((2, 4)), [1.0, 2.0, 0.5, FIXED]])
+    spread, noise = np.full(4, 0.1), rng.standard_normal((4, 3))
+
+    def drawn(noise):
+        here.put(0, start.copy())
+        trend = Trend(*known_too, slopes, freedom, spread, noise)
+        return here.draw(0, (5, 6), 1, np.ones(4), np.zeros(4), trend), here.table(0)[:, [0, 1, 2, 4]]
+
+    kernels, still = drawn(None)
+    monkeypatch.setattr(gpu_lines, "move_along", lambda *parts: seen.append(parts[3]))
+    scales, unmoved = drawn(noise)
+    np.testing.assert_array_equal(unmoved, still)
+    lower = np.r_[np.flatnonzero(np.tri(3).ravel()), 9:12]
+    np.testing.assert_allclose(scales[lower], kernels[lower], rtol=2e-3, atol=1e-3)
+    monkeypatch.undo()
+    _, moved = drawn(noise)
+    evidence = Evidence(*(part.cpu().numpy() for part in (seen[0].precision, seen[0].linear)))
+    expected = still.T.astype(float)
+    lines = np.hstack([known, np.ones((len(still), 1), np.float32)])
+    move_along(
+        CpuTall(ALONE), lines, expected, evidence, Trend(*known_too, slopes, freedom, spread, noise)
+    )
+    assert np.abs(expected - still.T).max() > 1e-2
+    np.testing.assert_allclose(moved, expected.T, rtol=1e-4, atol=1e-4)
 
 
 def test_draws_depend_on_their_key_alone(device, small):

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from onebit.engine.gpu import sampling_kernels as sampling
 from onebit.engine.gpu import tall
 from onebit.engine.gpu.data import CHUNK, GROUP, DeviceView, Piece
+from onebit.engine.gpu.presence import GpuTall
 from onebit.engine.gpu.side import fold_groups
 from onebit.engine.gpu.transfer import to_device, to_host
 from onebit.engine.gpu.whole_kernels import along_walk
 from onebit.engine.sampling.lines import Change, Codes, Moments, Place, diverged
 from onebit.engine.sampling.target import Table, Target, filled_table
-from onebit.engine.sampling.trends import Trend
+from onebit.engine.sampling.trends import Evidence, Trend, move_along
 from onebit.engine.sampling.whole import Along
 from onebit.model.losses import HINGE, LOGISTIC
 
@@ -130,15 +131,20 @@ class GpuLines:
         # In one piece: a copy takes as long as it takes to begin.
         sent = to_device(np.concatenate([precision, linear, [target.temperature]]), self.device)
         before, centre, settings = sent[: len(precision)], sent[None, len(precision) : -1], sent[-1:]
-        if trend is not None:
-            known: Any = target.known.values[side]
-            centre = (
-                tall.times(known, to_device(trend.slopes[:-1], self.device)).mul_(before).add_(centre)
-            )
+        known: Any = target.known.values[side]
+        if trend is not None and known is not None:
+            centre = tall.times(known, to_device(trend.slopes, self.device)).mul_(before).add_(centre)
         effect = target.hierarchy.has_effect(side)
         edge = triton.next_power_of_2(max(rank, 2))
         signed = (key[0] | key[1] << 32) - (2**64 if key[1] >= 2**31 else 0)
         numbers = to_device(np.array([signed, sweep, side, self._most_copies], np.int64), self.device)
+        free = target.hierarchy.n_free(side)
+        # Of means alone its many small steps would take as long as the sweep.
+        kept = 0 if known is None else Evidence.rows_kept(view.size, free, trend)
+        shapes = (free, free, kept), (free, kept)
+        evidence = Evidence(
+            *(torch.empty(shape, dtype=torch.float64, device=self.device) for shape in shapes)
+        )
         scales = torch.zeros((_SOLVERS, edge * edge + edge), dtype=torch.float64, device=self.device)
         for piece, copies in self._pieces(side):
             batch = piece.batch
@@ -154,11 +160,12 @@ class GpuLines:
             fold_groups(self._partial, batch)
             rows = batch.rows[1] - batch.rows[0]
             sampling.sample_solve[(min(rows, _SOLVERS),)](
-                self._partial, view.row_chunk, before, centre, self.tables[side], scales, numbers,
-                batch.rows[0], rows, first,
+                self._partial, view.row_chunk, before, centre, self.tables[side], scales,
+                evidence.precision, evidence.linear, numbers, batch.rows[0], rows, first,
+                kept,
                 OWN_LINEAR=len(centre) > 1, EFFECT=int(effect), RANK=rank, D=edge, WIDTH=self.width,
                 STRIDE=self.stride, PARTIAL=self._partial.shape[1], GROUP=GROUP,
-                PROGRAMS=min(rows, _SOLVERS), SINGLE=target.loss is LOGISTIC,
+                PROGRAMS=min(rows, _SOLVERS), SINGLE=target.loss is LOGISTIC, KEEP=kept > 0,
                 num_warps=max(1, edge**2 // 512),
             )  # fmt: skip
         table = self.tables[side]
@@ -166,8 +173,21 @@ class GpuLines:
         if not np.isfinite(found[-1]):
             bad = torch.nonzero(~torch.isfinite(table).all(1)).flatten()
             raise diverged(target, side, sweep, int(bad[0]) if len(bad) else None)
+        if trend is not None and kept:
+            return self._moved(side, evidence, trend)
         square, pull = found[: edge * edge].reshape(edge, edge), found[edge * edge : -1]
         return np.concatenate([square[:rank, :rank].ravel(), pull[:rank]])
+
+    def _moved(self, side: int, evidence: Evidence, trend: Trend) -> Array:
+        """Move all lines of a side along a trend; return what they say of the scales of the columns."""
+        places, known = self._places(side), self.target.known.values[side]
+        assert known is not None
+        ones = torch.ones((len(self.tables[side]), 1), dtype=torch.float32, device=self.device)
+        lines = torch.hstack([known[:, trend.leading], ones])
+        here, values = GpuTall(self.device), self.tables[side][:, places].T.double()
+        move_along(here, lines, values, evidence, trend)
+        self.tables[side][:, places] = values.T.float()
+        return evidence.scales(here, values, self.rank)
 
     @property
     def _layout(self) -> dict[str, int]:

@@ -287,16 +287,17 @@ def _solved(matrix, inverse, right, SINGLE: tl.constexpr):
 
 @triton.jit
 def sample_solve(
-    partial, row_chunk, prior_precision, prior_linear, own, scales, numbers, first_row, rows,
-    first_chunk,
+    partial, row_chunk, prior_precision, prior_linear, own, scales, evidence, evidence_linear, numbers,
+    first_row, rows, first_chunk, size,
     OWN_LINEAR: tl.constexpr, EFFECT: tl.constexpr, RANK: tl.constexpr, D: tl.constexpr,
     WIDTH: tl.constexpr, STRIDE: tl.constexpr, PARTIAL: tl.constexpr, GROUP: tl.constexpr,
-    PROGRAMS: tl.constexpr, SINGLE: tl.constexpr,
+    PROGRAMS: tl.constexpr, SINGLE: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
     """Draw rows from the sums of their chunks; add up what they say of the scales of the factors.
 
     A program takes every ``PROGRAMS``-th row. The factors' block is inverted (if ``SINGLE``, in single
-    precision, and solutions are refined in double); the effect is its border.
+    precision, and solutions are refined in double); the effect is its border. If ``KEEP``, what the
+    answers say of each of ``size`` rows goes to ``evidence``: see ``engine.sampling.trends``.
     """
     key, sweep = tl.load(numbers), tl.load(numbers + 1).to(tl.int32)
     side = tl.load(numbers + 2).to(tl.int32)
@@ -329,6 +330,15 @@ def sample_solve(
                 corner += tl.load(line + RANK * WIDTH + RANK).to(tl.float64)
                 effect_linear += tl.load(line + WIDTH * WIDTH + RANK).to(tl.float64)
                 effect_noise += tl.load(line + WIDTH * WIDTH + WIDTH + RANK).to(tl.float64)
+        if KEEP:
+            cells = (a[:, None] * FREE + a[None, :]) * size.to(tl.int64) + row
+            tl.store(evidence + cells, precision, mask=both)
+            tl.store(evidence_linear + a * size.to(tl.int64) + row, linear, mask=there)
+            if EFFECT:
+                tl.store(evidence + (RANK * FREE + a) * size.to(tl.int64) + row, border, mask=there)
+                tl.store(evidence + (a * FREE + RANK) * size.to(tl.int64) + row, border, mask=there)
+                tl.store(evidence + (RANK * FREE + RANK) * size.to(tl.int64) + row, corner)
+                tl.store(evidence_linear + RANK * size.to(tl.int64) + row, effect_linear)
         present = tl.load(own + row * STRIDE + a, mask=there, other=0.0).to(tl.float64)
         prior_line = row * FREE if OWN_LINEAR else 0
         centre = tl.load(prior_linear + prior_line + a, mask=there, other=0.0)

@@ -29,7 +29,7 @@ from onebit.engine.sampling.philox import chain_key, sweep_generator
 from onebit.engine.sampling.slices import slice_draw
 from onebit.engine.sampling.starting import drawn_values
 from onebit.engine.sampling.target import NO_PLACES, HyperDraw, Places, Target, prior_terms
-from onebit.engine.sampling.trends import FIXED, Trend
+from onebit.engine.sampling.trends import FIXED, Trend, leading
 from onebit.model.posterior import Posterior
 from onebit.model.regression import STRENGTHS, Slopes
 
@@ -248,20 +248,23 @@ class Chain:
         return shares * projections + np.sqrt(shares * self._variances(side)) * noise
 
     def _drawn_trend(self, side: int, mean: Array, rng: np.random.Generator) -> Trend | None:
-        """Draw the slopes of a side's regression, and what draws them and its mean once more."""
-        hierarchy, variances = self.target.hierarchy, self._variances(side)
-        known, means = hierarchy.regressions[side] is not None, hierarchy.mean_share(side) > 0.0
-        if not known and not means:
+        """Draw the slopes of a side's regression, and what draws the leading ones and its mean anew."""
+        hierarchy, spread = self.target.hierarchy, self._variances(side)
+        regression, means = hierarchy.regressions[side], hierarchy.mean_share(side) > 0.0
+        if regression is None and not means:
             return None
-        centre, freedom = np.zeros(len(variances)), np.full(len(variances), FIXED)
+        slopes = freedom = np.zeros((0, len(spread)))
+        places = np.arange(0)
+        if regression is not None:
+            slopes, places = self.drawn_slopes(side, rng), leading(regression.squares)
+            freedom = (self._strengths(side) * spread)[places]
+        centre, freedom_of_mean = np.zeros(len(spread)), np.full(len(spread), FIXED)
         if means:
-            centre[: hierarchy.rank], freedom[: hierarchy.rank] = mean, self.hyper.factors
-        slopes, spread = centre[None], freedom[None]
-        if known:
-            slopes = np.vstack([self.drawn_slopes(side, rng), slopes])
-            spread = np.vstack([self._strengths(side) * variances, spread])
+            centre[: hierarchy.rank], freedom_of_mean[: hierarchy.rank] = mean, self.hyper.factors
+        present, freedom = np.vstack([slopes[places], centre]), np.vstack([freedom, freedom_of_mean])
+        noise = np.asarray(rng.standard_normal(present.T.shape))
         again = self.sweep % _TRENDS_EVERY == 0
-        return Trend(slopes, spread, rng.standard_normal(slopes.T.shape) if again else None)
+        return Trend(slopes, places, present, freedom, spread, noise if again else None)
 
     def _variances(self, side: int) -> Array:
         return self.hyper.variances(side, self.target.hierarchy.has_effect(side))

@@ -12,7 +12,6 @@ from onebit.engine.cpu.vectors import LANES
 from onebit.engine.sampling import passes
 from onebit.engine.sampling.philox import chain_key, sweep_generator
 from onebit.engine.sampling.target import HyperDraw, Target, filled_table, prior_terms
-from onebit.engine.sampling.trends import Told
 from onebit.model.draws import Draws
 from onebit.model.losses import Loss
 
@@ -47,7 +46,8 @@ def draw_new(
     added = np.empty((view.size, draws.count, hierarchy.n_free(side)), np.float32)
     groups = -(-view.size // LANES)
     silent = np.flatnonzero(view.counts == 0)
-    nothing = Told.room(0, hierarchy.n_free(side), False)
+    free = hierarchy.n_free(side)
+    nothing = np.empty((0, 0)), np.empty((free, free, 0)), np.empty((free, 0))
     for number in range(draws.count):
         # What is not known of the factors' mean adds to the variance of new ones.
         variance = draws.factors[number] * (1.0 + hierarchy.mean_share(side))
@@ -65,7 +65,7 @@ def draw_new(
             passes.sample_rows(
                 0, groups, view.start, view.index, view.sign, view.weight, target.copies[0], facing,
                 table, precision, linear, target.temperature, loss.code, rank, effect, target.hats,
-                key, number * SWEEPS + sweep, side, np.empty((0, 0)), nothing.precision, nothing.linear,
+                key, number * SWEEPS + sweep, side, *nothing,
             )  # fmt: skip
         if silent_spread is not None:
             noise = rng.standard_normal((len(silent), hierarchy.n_free(side)))

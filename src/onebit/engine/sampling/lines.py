@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from onebit.data.sides import MEMBERS
 from onebit.engine.cpu import tall
+from onebit.engine.cpu.presence import CpuTall
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import LANES
 from onebit.engine.sampling import passes, whole
 from onebit.engine.sampling.target import Table, Target, filled_table
-from onebit.engine.sampling.trends import Told, Trend, moved_along
+from onebit.engine.sampling.trends import Evidence, Trend, move_along
 from onebit.model.hierarchy import Hierarchy
 
 Array = NDArray[np.float64]
@@ -147,6 +148,7 @@ class CpuLines:
 
     def __init__(self, target: Target, tables: list[Table], pool: Threads) -> None:
         self.target, self.tables, self.pool = target, tables, pool
+        self._trends: dict[int, NDArray[np.float32]] = {}
 
     @property
     def _hierarchy(self) -> Hierarchy:
@@ -161,30 +163,39 @@ class CpuLines:
         view, copies = target.views[side], target.copies[side]
         linear, known = linear[None], target.known.values[side]
         if trend is not None and known is not None:
-            linear = linear + precision * tall.times(np.asarray(known), trend.slopes[:-1], self.pool)
+            linear = linear + precision * tall.times(np.asarray(known), trend.slopes, self.pool)
         table, other = self.tables[side], self.tables[1 - side]
         groups = -(-view.size // LANES)
         scales = np.empty((groups if rank else 0, rank * (rank + 1)))
-        wanted = trend is not None and trend.noise is not None
-        told = Told.room(view.size, self._hierarchy.n_free(side), wanted)
+        free = self._hierarchy.n_free(side)
+        kept = Evidence.rows_kept(view.size, free, trend)
+        evidence = Evidence(np.empty((free, free, kept)), np.empty((free, kept)))
 
         def task(begin: int, end: int) -> None:
             passes.sample_rows(
                 begin, end, view.start, view.index, view.sign, view.weight, copies, other, table,
                 precision, linear, target.temperature, target.loss.code, rank,
-                self._hierarchy.has_effect(side), target.hats, key, sweep, side, scales, told.precision,
-                told.linear,
+                self._hierarchy.has_effect(side), target.hats, key, sweep, side, scales,
+                evidence.precision, evidence.linear,
             )  # fmt: skip
 
         self.pool.ranges(task, np.append(view.start[:-1:LANES], view.start[-1]))
         if not np.isfinite(table.sum(dtype=float)):
             bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
             raise diverged(target, side, sweep, int(bad[0]) if len(bad) else None)
-        if trend is None or not told.linear.shape[1]:
+        if trend is None or not kept:
             return scales.sum(axis=0)
-        values = moved_along(known, self.free(side).T, told, trend, self.pool)
+        tall_here, values = CpuTall(self.pool), self.free(side).T.astype(float)
+        move_along(tall_here, self._trend_lines(side, trend), values, evidence, trend)
         self._set_free(side, values.T)
-        return told.scales(values, rank)
+        return evidence.scales(tall_here, values, rank)
+
+    def _trend_lines(self, side: int, trend: Trend) -> NDArray[np.float32]:
+        """Return the leading columns of what is known of each line of a side, and ones."""
+        if side not in self._trends:
+            known, ones = self.target.known.values[side], np.ones((len(self.tables[side]), 1), np.float32)
+            self._trends[side] = ones if known is None else np.hstack([known[:, trend.leading], ones])
+        return self._trends[side]
 
     def _set_free(self, side: int, values: Array) -> None:
         """Take up other factors of all lines of a side, and effects if it has them."""

@@ -112,7 +112,7 @@ def draw_lanes(lower, right, noise, present, root, inverse):
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
 def sample_rows(
     begin, end, start, index, sign, weight, copies, other, table, prior_precision, prior_linear,
-    temperature, loss, rank, has_effect, hats, key, sweep, side, scales, told_precision, told_linear,
+    temperature, loss, rank, has_effect, hats, key, sweep, side, scales, evidence, evidence_linear,
 ):  # fmt: skip
     """Draw the lines of the groups ``begin:end`` of ``LANES`` rows given the other side's.
 
@@ -120,8 +120,8 @@ def sample_rows(
     that the logistic loss can take. ``prior_linear`` has one line for all rows, or one a row. Unless it
     is empty, line ``group`` of ``scales`` receives what the new draws of its rows say of the columns'
     scales ``g`` in ``x = sum_k g_k L_ik R_jk + effects``: with ``z_k = L_ik R_jk``, the sums of
-    ``w z z'`` and of ``(p - w effects) z``. Unless they are empty, ``told_precision`` and ``told_linear``
-    receive what the answers say of each row.
+    ``w z z'`` and of ``(p - w effects) z``. Unless they are empty, ``evidence`` and ``evidence_linear``
+    receive what the answers say of each row: see ``trends.Evidence``.
     """
     width = table.shape[1]
     n_free = rank + 1 if has_effect else rank
@@ -285,10 +285,10 @@ def sample_rows(
                 systems[entry + a * LANES] += prior_precision[a]
                 sides[a * LANES + lane] = linear[a] + prior_linear[prior_line, a]
                 pulled[a * LANES + lane] = linear[a]
-                if told_linear.shape[1] > 0:
-                    told_linear[a, i] = linear[a]
+                if evidence_linear.shape[1] > 0:
+                    evidence_linear[a, i] = linear[a]
                     for b in range(a + 1):
-                        told_precision[a, b, i] = told_precision[b, a, i] = precision[a, b]
+                        evidence[a, b, i] = evidence[b, a, i] = precision[a, b]
                 present[a * LANES + lane] = own[a]
             for a in range(0, n_free, 2):
                 one, two = normals(key, a, i, sweep, side, OF_ROWS)

@@ -19,86 +19,99 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from onebit.engine.cpu import tall
-from onebit.engine.cpu.threads import Threads
+from onebit.engine.known import Tall
 from onebit.model.gaussians import positive_root
 
 Array = NDArray[np.float64]
 
 # The prior variance of a mean that is not to move.
 FIXED = 1e-12
-# Rows whose products are summed at once.
-_ROWS_AT_ONCE = 4096
-# Bytes of what the answers of a side may say of its rows: of larger sides it is not kept.
+# Columns whose slopes are drawn once more: all together would take longer than the other steps.
+_LEADING = 16
+# Where less than this share of what says where rows are is the prior's, rows follow their answers.
+_LEAST_LEFT = 0.25
+# Bytes of the evidence of one side's answers: of larger sides it is not kept.
 _MOST_BYTES = 2**28
 
 
 @dataclass(frozen=True)
 class Trend:
-    """The slopes that the rows of a side follow, and what it takes to draw them once more.
+    """The slopes that the rows of a side follow, and what it takes to draw the leading ones once more.
 
-    ``slopes`` and their prior ``variances`` have the shape (columns of what is known and one more,
-    coordinates): the last line are the means of the rows, which follow them as they follow the slopes.
-    ``noise`` has it the other way round, or is nothing where they are not to be drawn once more.
+    Attributes
+    ----------
+    slopes : ndarray of shape (columns of what is known, coordinates)
+        All of them.
+    leading : ndarray of int
+        The columns whose slopes are drawn once more: the longest ones.
+    present, variances : ndarray of shape (leading columns and one more, coordinates)
+        The slopes of these columns and their prior variances; the last line are the means of the rows,
+        which follow them as they follow the slopes.
+    spread : ndarray of shape (coordinates,)
+        The variances of the rows around all that.
+    noise : ndarray of shape (coordinates, leading columns and one more), optional
+        None where nothing is drawn once more.
     """
 
     slopes: Array
+    leading: NDArray[np.int64]
+    present: Array
     variances: Array
+    spread: Array
     noise: Array | None
 
 
+def leading(squares: Array) -> NDArray[np.int64]:
+    """Return which columns of what is known are the longest."""
+    return np.sort(np.argsort(-squares, kind="stable")[:_LEADING])
+
+
 @dataclass(frozen=True)
-class Told:
-    """What the answers tell of each row: precisions (coordinates twice, then rows) and linear terms."""
+class Evidence:
+    """What the answers say of each row, where the work is done.
 
-    precision: Array
-    linear: Array
+    ``precision`` has the shape (coordinates, coordinates, rows), ``linear`` (coordinates, rows).
+    """
 
-    @classmethod
-    def room(cls, rows: int, coordinates: int, wanted: bool) -> Told:
-        """Return room for it, or none where it is not wanted or would be too large."""
-        if not wanted or 8 * rows * coordinates * (coordinates + 1) > _MOST_BYTES:
-            rows = 0
-        return cls(np.empty((coordinates, coordinates, rows)), np.empty((coordinates, rows)))
+    precision: Any
+    linear: Any
 
-    def scales(self, values: Array, rank: int) -> Array:
+    @staticmethod
+    def rows_kept(rows: int, coordinates: int, trend: Trend | None) -> int:
+        """Return of how many rows it is kept: of none where nothing moves or it would be too large."""
+        moves = trend is not None and trend.noise is not None
+        return rows if moves and 8 * rows * coordinates * (coordinates + 1) <= _MOST_BYTES else 0
+
+    def scales(self, tall: Tall, values: Any, rank: int) -> Array:
         """Return what rows at these values say of the columns' scales; see ``passes.sample_rows``."""
-        factors, precision = values[:rank], self.precision[:rank, :rank]
-        pull = self.linear[:rank] - np.einsum("aem,em->am", self.precision[:rank, rank:], values[rank:])
-        square = np.einsum("am,abm,bm->ab", factors, precision, factors)
-        return np.concatenate([square.ravel(), (factors * pull).sum(axis=1)])
+        squares, pulls = [], []
+        for k in range(rank):
+            along = values[k] * self.precision[k]
+            squares.append(tall.fetched((along[:rank] * values[:rank]).sum(1)))
+            pull = values[k] * self.linear[k] - (along[rank:] * values[rank:]).sum(0)
+            pulls.append(float(pull.sum()))
+        return np.concatenate([*squares, pulls])
 
 
-def moved_along(
-    known: NDArray[Any] | None, values: NDArray[Any], told: Told, trend: Trend, pool: Threads
-) -> Array:
-    """Return the values (coordinates, then rows) where the slopes of a trend have been drawn anew."""
+def move_along(tall: Tall, lines: Any, values: Any, evidence: Evidence, trend: Trend) -> None:
+    """Draw the leading slopes of a trend anew, and move the values (coordinates, then rows) with them.
+
+    ``lines`` are the leading columns of what is known of the rows, and ones. Coordinates that the answers
+    say enough of stay, and those whose regression has no root: neither asks for the slopes, so that no
+    distribution changes.
+    """
     assert trend.noise is not None
-    values = values.astype(float)
-    lines = np.ones((values.shape[1], len(trend.slopes)), np.float32)
-    if known is not None:
-        lines[:, :-1] = known
-    pulls = told.linear - np.einsum("abm,bm->am", told.precision, values)
     for k, noise in enumerate(trend.noise):
+        weights = evidence.precision[k, k]
+        if float((1.0 / (1.0 + trend.spread[k] * weights)).mean()) < _LEAST_LEFT:
+            continue
         bounds = 1.0 / trend.variances[:, k]
-        precision = _weighted_square(lines, told.precision[k, k]) + np.diag(bounds)
-        linear = tall.inner(lines, pulls[k][:, None], pool)[:, 0] - bounds * trend.slopes[:, k]
-        root = positive_root(precision)
-        if root is None:  # which the slopes have no part in: to leave them changes no distribution
+        weighted = lines * (weights**0.5)[:, None]
+        pull = evidence.linear[k] - (evidence.precision[k] * values).sum(0)
+        linear = tall.inner(lines, pull[:, None])[:, 0] - bounds * trend.present[:, k]
+        root = positive_root(tall.inner(weighted, weighted) + np.diag(bounds))
+        if root is None:
             continue
         whitened = solve_triangular(root, linear, lower=True) + noise
         step = solve_triangular(root, whitened, lower=True, trans=1)
-        along = tall.times(lines, step[:, None], pool)[:, 0]
-        values[k] += along
-        pulls -= told.precision[k] * along
-    return values
-
-
-def _weighted_square(lines: NDArray[np.float32], weights: Array) -> Array:
-    """Return the sum of the outer products of some lines, each times its weight."""
-    total = np.zeros((lines.shape[1], lines.shape[1]))
-    for begin in range(0, len(lines), _ROWS_AT_ONCE):
-        rows = slice(begin, begin + _ROWS_AT_ONCE)
-        part = lines[rows] * np.sqrt(weights[rows])[:, None]
-        total += part.T @ part  # of one matrix with itself, which takes half the work of two
-    return total
+        values[k] += tall.product(lines, step[:, None])[:, 0]
