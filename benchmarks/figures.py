@@ -53,6 +53,7 @@ ASKING = tuple(
 UPDATES = ("src/onebit/completers/updating.py", "src/onebit/completers/updates.py")
 
 OLD = "old"
+ITS_FORM = "what they rest on has changed its form alone since"
 _HEAD = re.compile(r"<!-- figures: (\w+) -->\n.*?<!-- /figures -->\n\n?", re.DOTALL)
 
 
@@ -145,13 +146,14 @@ def commit(page: Page) -> str:
     return (asked("rev-parse", "--short", "HEAD") or "unknown") + (", changed" if changed else "")
 
 
-def stamp(name: str, docs: Path = DOCS, made_at: str | None = None) -> None:
+def stamp(name: str, docs: Path = DOCS, made_at: str | None = None, since: str = ITS_FORM) -> None:
     """Say at the head of a page that its figures are of the present sources.
 
-    ``made_at`` is an earlier commit where what the figures rest on has changed its form alone since then.
+    ``made_at`` is an earlier commit; ``since`` says what has changed since then that leaves the figures
+    as good as they were.
     """
     path, page = docs / f"{name}.md", PAGES[name]
-    when = f"{made_at}; what they rest on has changed its form alone since" if made_at else commit(page)
+    when = f"{made_at}; {since}" if made_at else commit(page)
     words = f"Figures of onebit {onebit.__version__} (commit {when}); {_commands(page)}."
     text = headed(path.read_text(encoding="utf-8"), fingerprint(page), words)
     path.write_text(text, encoding="utf-8")
@@ -214,9 +216,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--stamp", action="append", choices=PAGES, metavar="PAGE", help="its figures are of today"
     )
     parser.add_argument("--of", metavar="COMMIT", help="with --stamp: the commit that they were made at")
+    parser.add_argument(
+        "--since", metavar="TEXT", default=ITS_FORM, help="with --of: what has changed since then"
+    )
     options = parser.parse_args(argv)
     for name in options.stamp or []:
-        stamp(name, made_at=options.of)
+        stamp(name, made_at=options.of, since=options.since)
     names = [name for name in older() if not options.only or name in options.only]
     if options.mark:
         for name in names:

@@ -116,14 +116,15 @@ def test_the_command_line_lists_marks_stamps_and_refuses_to_lose_a_part(tmp_path
     done = []
     monkeypatch.setattr(figures, "older", lambda: ["growth", "known"])
     monkeypatch.setattr(figures, "mark", lambda name: done.append(f"mark {name}"))
-    monkeypatch.setattr(figures, "stamp", lambda name, made_at: done.append(f"stamp {name} {made_at}"))
+    monkeypatch.setattr(figures, "stamp", lambda name, **how: done.append(f"stamp {name} {how}"))
     monkeypatch.setattr(figures, "redo", lambda names, data: done.append(f"redo {names}") or [])
     figures.main(["--list"])
     assert capsys.readouterr().out == "older than what they speak of: growth, known\n"
     figures.main(["--mark", "--only", "known"])
-    figures.main(["--stamp", "study", "--of", "abc"])
+    figures.main(["--stamp", "study", "--of", "abc", "--since", "new words"])
     with pytest.raises(SystemExit, match="holds no ml-100k"):
         figures.main(["--data", str(tmp_path)])
     (tmp_path / "ml-100k").mkdir()
     figures.main(["--data", str(tmp_path)])
-    assert done == ["mark known", "stamp study abc", "redo ['growth', 'known']"]
+    stamped = "stamp study {'made_at': 'abc', 'since': 'new words'}"
+    assert done == ["mark known", stamped, "redo ['growth', 'known']"]
