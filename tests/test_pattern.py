@@ -1,13 +1,26 @@
 """What the blanks tell: the pattern of answers as a part of the model."""
 
+import json
+import warnings
+
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss as sklearn_log_loss
 
 import onebit
-from onebit import AutoCompleter, GibbsCompleter, HingeCompleter, LogisticCompleter, Observations
+from onebit import (
+    AutoCompleter,
+    GibbsCompleter,
+    HingeCompleter,
+    LogisticCompleter,
+    Observations,
+    simulate,
+)
 from onebit.completers.search import FIRST, Search
+from onebit.data.checked import FileError
 from onebit.engine.workers import Cpu
+from onebit.model.draws import Draws
 
 
 def telling_world(seed, rows=200, columns=60, answers=8, first=0):
@@ -198,3 +211,17 @@ def test_what_has_no_pattern_says_so():
     assert not hasattr(GibbsCompleter(), "pattern")
     model = LogisticCompleter(2, sparse="rows", pattern="both").fit([(0, 0), (1, 1), (0, 1)], [1, 0, 1])
     assert model.posterior_.hierarchy.regressions[0] is None
+
+
+def test_draws_that_spread_by_less_than_nothing_are_refused():
+    world = simulate.world("B1", rank=2, shape=(30, 20), density=0.4, seed=0)
+    model = LogisticCompleter(
+        2, inference="sampling", pattern="both", n_samples=10, n_chains=1, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        tensors, content = model.fit(world.pairs, world.answers).draws_.state()
+    content = json.loads(json.dumps(content))
+    assert Draws.from_state(tensors, content).count == 10
+    with pytest.raises(FileError, match="row_spread"):
+        Draws.from_state(tensors | {"draws.row_spread": -tensors["draws.row_spread"]}, content)

@@ -389,10 +389,10 @@ def checked_draws(
         }
         | {
             f"{side}_{part}": array(
-                tensors, f"{name}.{side}_{part}", np.float64, (count, hierarchy.n_free(k))
+                tensors, f"{name}.{side}_{part}", np.float64, (count, hierarchy.n_free(k)), least=least
             )
             for k, side in enumerate(MEMBERS)
-            for part in ("typical", "spread")
+            for part, least in (("typical", None), ("spread", 0))
             if f"{name}.{side}_{part}" in tensors and widths[k]
         }
     )
