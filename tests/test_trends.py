@@ -108,7 +108,7 @@ def lines(request):
 def drawn(lines, noise):
     centre, freedom = np.zeros((1, 3)), np.array([[1.0, 1.0, FIXED]])
     trend = trend_of(centre, freedom, np.full(3, 0.01), noise)
-    return lines.draw(0, (1, 2), 1, np.ones(3), np.zeros(3), trend)
+    return lines.draw(0, (1, 2), 1, np.ones(3), np.zeros(3), trend)[0]
 
 
 def test_what_rows_say_of_scales_is_the_same_from_the_kernel_and_from_what_answers_told(

@@ -58,7 +58,7 @@ def test_lines_are_summed_changed_and_kept_as_on_the_cpu(device, small):
         change = Change(np.eye(4) + 0.1 * rng.normal(size=(4, 4)), rng.normal(size=4))
         for lines in (here, there):
             lines.change(side, change)
-        one, two = here.moments(side), there.moments(side)
+        one, two = here.moments()[side], there.moments()[side]
         np.testing.assert_allclose(one.total, two.total, rtol=1e-5, atol=1e-4)
         np.testing.assert_allclose(one.gram, two.gram, rtol=1e-5, atol=1e-4)
         np.testing.assert_allclose(here.table(side), there.table(side), rtol=1e-5, atol=1e-5)
@@ -90,6 +90,7 @@ def test_rows_given_the_columns_have_the_moments_of_quadrature(loss, weight, dev
     signs, fixed = np.array([1, 1, -1, 1]), np.array([0.5, -1.0, 26.0, 2.0])
     copies, burn, keep = (24, 4, 4) if gpus.interpreted() else (20_000, 10, 10)
     lines = rows_of(loss, device, signs, fixed, copies, weight=weight)
+    lines._walk_ahead = lambda *draw: None  # columns are not drawn
     times = np.ones(4) if weight is None else np.array(weight)
     found = []
     for sweep in range(burn + keep):
@@ -128,7 +129,7 @@ def test_columns_of_factors_that_are_zero_change_no_other_draw(loss, wide, devic
         for lines, rank in ((here, narrow), (there, wide)):
             # The noise of an effect's prior is numbered by the rank: nearly no prior, nearly no noise.
             precision, linear = np.append(np.ones(rank), 1e-12), np.append(np.full(rank, 0.1), 0.0)
-            found = lines.draw(side, (5, 6), 1, precision, linear, None)
+            found, _ = lines.draw(side, (5, 6), 1, precision, linear, None)
             square = found[: rank * rank].reshape(rank, rank)[:narrow, :narrow]
             scales.append(np.append(square, found[rank * rank :][:narrow]))
         one, two = here.table(side), there.table(side)
@@ -169,12 +170,13 @@ def test_rows_move_along_their_trend_as_on_a_cpu(loss, device, small, monkeypatc
     target.known = Known((to_device(known, device), None))
     known_too = np.full((2, 4), 0.1), np.arange(2)
     slopes, freedom = np.full((3, 4), 0.1), np.vstack([np.ones((2, 4)), [1.0, 2.0, 0.5, FIXED]])
-    spread, noise = np.full(4, 0.1), rng.standard_normal((4, 3))
+    spread, noise = np.full(4, 1e-3), rng.standard_normal((4, 3))
 
     def drawn(noise):
         here.put(0, start.copy())
         trend = Trend(*known_too, slopes, freedom, spread, noise)
-        return here.draw(0, (5, 6), 1, np.ones(4), np.zeros(4), trend), here.table(0)[:, [0, 1, 2, 4]]
+        scales, _ = here.draw(0, (5, 6), 1, np.ones(4), np.zeros(4), trend)
+        return scales, here.table(0)[:, [0, 1, 2, 4]]
 
     kernels, still = drawn(None)
     monkeypatch.setattr(gpu_lines, "move_along", lambda *parts: seen.append(parts[3]))
@@ -206,6 +208,35 @@ def test_draws_depend_on_their_key_alone(device, small):
         tables.append(here.table(0))
     np.testing.assert_array_equal(tables[0], tables[1])
     assert not np.allclose(tables[0], tables[2])
+
+
+def test_a_walk_ahead_changes_no_draw_and_does_not_outlive_a_change(device, small):
+    here, there, _ = world(small, 2, LOGISTIC, device)
+    half = Change(0.5 * np.eye(3), np.zeros(3))
+
+    def swept(changes, forget):
+        for side in (0, 1):
+            here.put(side, there.table(side))
+        for sweep in (1, 2):
+            for side in (0, 1):
+                if forget:
+                    here._walked = None
+                else:
+                    assert here._walked is None or here._walked == (side, (1, 2), sweep)
+                _, moments = here.draw(side, (1, 2), sweep, np.ones(3), np.zeros(3), None)
+                if changes:
+                    here.change(0, half)
+            again = here.moments()
+            if not changes:
+                np.testing.assert_array_equal(moments.gram, again[1].gram)
+                assert here._walked is not None
+        return here.table(0)
+
+    plain = swept(False, False)
+    np.testing.assert_array_equal(plain, swept(False, True))
+    changed = swept(True, False)
+    np.testing.assert_array_equal(changed, swept(True, True))
+    assert not np.allclose(plain, changed)
 
 
 def test_a_sampled_fit_runs_on_the_gpu_from_end_to_end(small, tmp_path):

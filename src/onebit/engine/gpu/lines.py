@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from onebit.engine.gpu import sampling_kernels as sampling
 from onebit.engine.gpu import tall
 from onebit.engine.gpu.data import CHUNK, GROUP, DeviceView, Piece
+from onebit.engine.gpu.line_kernels import pass_over
 from onebit.engine.gpu.presence import GpuTall
 from onebit.engine.gpu.side import fold_groups
-from onebit.engine.gpu.transfer import to_device, to_host
+from onebit.engine.gpu.transfer import on_its_way, to_device, to_host
 from onebit.engine.gpu.whole_kernels import along_walk
 from onebit.engine.sampling.lines import Change, Codes, Moments, Place, diverged
 from onebit.engine.sampling.target import Table, Target, filled_table
@@ -26,18 +27,21 @@ from onebit.model.losses import HINGE, LOGISTIC
 
 Array = NDArray[np.float64]
 
-# Programs that share the rows of a solve, and the chunks of a look along the whole.
-_SOLVERS, _LOOKERS = 8192, 2048
-# Lines that change at once.
-_LINES_AT_ONCE = 2**21
+# Programs that share the rows of a solve, the chunks of a look along the whole, and all lines of a side.
+_SOLVERS, _LOOKERS, _PASSERS = 8192, 4096, 1024
+# Pairs whose scores are found at once.
+_PAIRS_AT_ONCE = 2**21
 
 
 def _parts(rank: int) -> tuple[int, int]:
-    """Return in which parts a walk takes lines of factors, 1 and effect: powers of two, or nothing."""
-    whole = triton.next_power_of_2(max(rank + 2, 16))
-    if whole <= 32:
+    """Return in which parts a walk takes lines of factors, 1 and effect, and two places more.
+
+    Parts are powers of two, or nothing.
+    """
+    whole = triton.next_power_of_2(max(rank + 4, 16))
+    if whole == 16:
         return whole, 0
-    return whole // 2, triton.next_power_of_2(max(rank + 2 - whole // 2, 16))
+    return whole // 2, triton.next_power_of_2(max(rank + 4 - whole // 2, 16))
 
 
 class GpuLines:
@@ -62,6 +66,11 @@ class GpuLines:
             for array in (strips, totals.astype(np.int64), tails.astype(np.float32))
         )
         self._partial = self._room()
+        # The sweep of the last draw, and the draw whose first walk has been made already.
+        self._present: tuple[tuple[int, int], int] | None = None
+        self._walked: tuple[int, tuple[int, int], int] | None = None
+        on_cpu = self.device.type == "cpu"
+        self._beside = None if on_cpu else torch.cuda.Stream(self.device, priority=-1)
 
     def _placed(self, table: Table) -> torch.Tensor:
         placed = np.zeros((len(table), self.stride), np.float32)
@@ -76,9 +85,7 @@ class GpuLines:
             for view in self.views
             for batch in view.batches(self._line_bytes)
         ]
-        return torch.empty(
-            (max([*chunks, 1]), self.width * (self.width + 2)), dtype=self._single, device=self.device
-        )
+        return torch.empty((max([*chunks, 1]), self.width**2), dtype=self._single, device=self.device)
 
     @property
     def _single(self) -> torch.dtype:
@@ -87,7 +94,7 @@ class GpuLines:
 
     @property
     def _line_bytes(self) -> int:
-        return (4 if self.target.loss is LOGISTIC else 8) * self.width * (self.width + 2)
+        return (4 if self.target.loss is LOGISTIC else 8) * self.width**2
 
     @cached_property
     def _copies(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -122,22 +129,52 @@ class GpuLines:
             else:
                 yield piece, copies
 
+    def _numbered(self, side: int, key: tuple[int, int], sweep: int) -> torch.Tensor:
+        """Return what the random numbers of a draw depend on."""
+        signed = (key[0] | key[1] << 32) - (2**64 if key[1] >= 2**31 else 0)
+        return to_device(np.array([signed, sweep, side, self._most_copies], np.int64), self.device)
+
+    def _walk(self, side: int, piece: Piece, copies: torch.Tensor, numbers: torch.Tensor) -> None:
+        """Draw the variables of a batch's answers and sum up what they say of their rows."""
+        view, (first, last) = self.views[side], piece.batch.chunks
+        if last > first:
+            sampling.sample_walk[(last - first,)](
+                piece.answers, piece.weight, copies, view.start, view.chunk_row, view.row_chunk,
+                self.tables[1 - side], self.tables[side], *self._hats, self._partial, self._temperature,
+                numbers, first, piece.first,
+                WEIGHTED=len(view.weight) > 0, COPIED=len(copies) > 0, PARTIAL=self._partial.shape[1],
+                LOW=self.parts[0], HIGH=self.parts[1], **self._block, **self._layout,
+            )  # fmt: skip
+        fold_groups(self._partial, piece.batch)
+
+    def _walk_ahead(self, side: int, key: tuple[int, int], sweep: int) -> None:
+        """Begin a draw before its prior is known, which the variables of the answers do not ask for.
+
+        The host then finds that prior while the GPU walks. It counts if no line changes before the draw.
+        """
+        if self.target.hierarchy.n_free(side) and not self.views[side].streamed:
+            if self._beside is not None:  # what reads lines there need not wait for the walk
+                self._beside.wait_stream(torch.cuda.current_stream(self.device))
+            self._numbers = self._numbered(side, key, sweep)
+            self._walk(side, *next(self._pieces(side)), self._numbers)
+            self._walked = side, key, sweep
+
     def draw(
         self, side: int, key: tuple[int, int], sweep: int, precision: Array, linear: Array,
         trend: Trend | None,
-    ) -> Array:  # fmt: skip
-        """Draw all lines of a side; return what they say of the scales of the columns of factors."""
+    ) -> tuple[Array, Moments]:  # fmt: skip
+        """Draw all lines of a side; return what they say of the columns' scales, and their moments."""
         target, view, rank = self.target, self.views[side], self.rank
+        walked, self._walked, self._present = self._walked == (side, key, sweep), None, (key, sweep)
         # In one piece: a copy takes as long as it takes to begin.
-        sent = to_device(np.concatenate([precision, linear, [target.temperature]]), self.device)
-        before, centre, settings = sent[: len(precision)], sent[None, len(precision) : -1], sent[-1:]
+        sent = to_device(np.concatenate([precision, linear]), self.device)
+        before, centre = sent[: len(precision)], sent[None, len(precision) :]
         known: Any = target.known.values[side]
         if trend is not None and known is not None:
             centre = tall.times(known, to_device(trend.slopes, self.device)).mul_(before).add_(centre)
         effect = target.hierarchy.has_effect(side)
         edge = triton.next_power_of_2(max(rank, 2))
-        signed = (key[0] | key[1] << 32) - (2**64 if key[1] >= 2**31 else 0)
-        numbers = to_device(np.array([signed, sweep, side, self._most_copies], np.int64), self.device)
+        numbers = self._numbers if walked else self._numbered(side, key, sweep)
         free = target.hierarchy.n_free(side)
         # Of means alone its many small steps would take as long as the sweep.
         kept = 0 if known is None else Evidence.rows_kept(view.size, free, trend)
@@ -148,35 +185,32 @@ class GpuLines:
         scales = torch.zeros((_SOLVERS, edge * edge + edge), dtype=torch.float64, device=self.device)
         for piece, copies in self._pieces(side):
             batch = piece.batch
-            first, last = batch.chunks
-            if last > first:
-                sampling.sample_walk[(last - first,)](
-                    piece.answers, piece.weight, copies, view.start, view.chunk_row, view.row_chunk,
-                    self.tables[1 - side], self.tables[side], *self._hats, self._partial, settings,
-                    numbers, first, piece.first,
-                    WEIGHTED=len(view.weight) > 0, COPIED=len(copies) > 0, PARTIAL=self._partial.shape[1],
-                    LOW=self.parts[0], HIGH=self.parts[1], **self._walk, **self._layout,
-                )  # fmt: skip
-            fold_groups(self._partial, batch)
-            rows = batch.rows[1] - batch.rows[0]
+            if not walked:
+                self._walk(side, piece, copies, numbers)
+            walked, rows = False, batch.rows[1] - batch.rows[0]
             sampling.sample_solve[(min(rows, _SOLVERS),)](
                 self._partial, view.row_chunk, before, centre, self.tables[side], scales,
-                evidence.precision, evidence.linear, numbers, batch.rows[0], rows, first,
+                evidence.precision, evidence.linear, numbers, batch.rows[0], rows, batch.chunks[0],
                 kept,
                 OWN_LINEAR=len(centre) > 1, EFFECT=int(effect), RANK=rank, D=edge, WIDTH=self.width,
                 STRIDE=self.stride, PARTIAL=self._partial.shape[1], GROUP=GROUP,
                 PROGRAMS=min(rows, _SOLVERS), SINGLE=target.loss is LOGISTIC, KEEP=kept > 0,
-                num_warps=max(1, edge**2 // 512),
+                num_warps=max(1, edge**2 // 1024),
             )  # fmt: skip
-        table = self.tables[side]
-        found = to_host(torch.cat([scales.sum(0), table.sum(dtype=torch.float64)[None]]))
-        if not np.isfinite(found[-1]):
-            bad = torch.nonzero(~torch.isfinite(table).all(1)).flatten()
-            raise diverged(target, side, sweep, int(bad[0]) if len(bad) else None)
+        moved = None
         if trend is not None and kept:
-            return self._moved(side, evidence, trend)
-        square, pull = found[: edge * edge].reshape(edge, edge), found[edge * edge : -1]
-        return np.concatenate([square[:rank, :rank].ravel(), pull[:rank]])
+            moved = self._moved(side, evidence, trend)
+        found = on_its_way(torch.cat([scales.sum(0), self._sums(side)]))
+        if side == 0:
+            self._walk_ahead(1, key, sweep)
+        said, sums = np.split(found(), [edge * edge + edge])
+        if not np.isfinite(sums).all():
+            bad = torch.nonzero(~torch.isfinite(self.tables[side]).all(1)).flatten()
+            raise diverged(target, side, sweep, int(bad[0]) if len(bad) else None)
+        if moved is None:
+            square, pull = said[: edge * edge].reshape(edge, edge), said[edge * edge :]
+            moved = np.concatenate([square[:rank, :rank].ravel(), pull[:rank]])
+        return moved, self._moments(side, sums)
 
     def _moved(self, side: int, evidence: Evidence, trend: Trend) -> Array:
         """Move all lines of a side along a trend; return what they say of the scales of the columns."""
@@ -199,11 +233,15 @@ class GpuLines:
         }
 
     @property
-    def _walk(self) -> dict[str, int]:
+    def _block(self) -> dict[str, int]:
         """Answers that a program takes at once, and its warps: what was fastest on an H200."""
         if self.target.loss is HINGE:
             return {"BLOCK": 4, "num_warps": 4}
         return {"BLOCK": 32, "num_warps": 1}
+
+    @cached_property
+    def _temperature(self) -> torch.Tensor:
+        return to_device(np.array([self.target.temperature]), self.device)
 
     def _free(self, side: int, rows: slice = slice(None)) -> torch.Tensor:
         """Return the factors of some lines, then the effect if there is one."""
@@ -216,63 +254,95 @@ class GpuLines:
         """Return where the factors stand in a line, and the effect if there is one."""
         return np.append(np.arange(self.rank), self.rank + 1)[: self.target.hierarchy.n_free(side)]
 
-    def moments(self, side: int) -> Moments:
-        """Return the sums over a side's lines: products with their 1 are sums of the lines themselves."""
-        lines, places = self.tables[side][:, : self.rank + 2], self._places(side)
+    def moments(self) -> list[Moments]:
+        """Return the sums over the lines of both sides."""
+        parts = [self._sums(side) for side in (0, 1)]
+        found = on_its_way(torch.cat(parts))
+        if self._present is not None:
+            key, sweep = self._present
+            self._walk_ahead(0, key, sweep + 1)
+        both = np.split(found(), [len(parts[0])])
+        return [self._moments(side, sums) for side, sums in enumerate(both)]
+
+    def _sums(self, side: int) -> torch.Tensor:
+        """Return the products of a side's lines with themselves and with what is known, one by one."""
+        edge, table = self._edge, self.tables[side]
+        out = torch.zeros((_PASSERS, edge * edge), dtype=torch.float64, device=self.device)
+        self._pass_over(side, out, out, change=False)
         known: Any = self.target.known.values[side]
+        own = out.sum(0)
         if known is None:
-            products, projections = to_host(tall.inner(lines, lines)), None
-        else:
-            both = torch.cat([tall.inner(lines, lines), tall.inner(known, lines)])
-            products, projections = np.split(to_host(both), [self.rank + 2])
-            projections = np.ascontiguousarray(projections[:, places])
-        total, gram = products[self.rank, places], products[np.ix_(places, places)]
-        return Moments(len(lines), total, gram, projections)
+            return own
+        return torch.cat([own, tall.inner(known, table[:, : self.rank + 2]).flatten()])
+
+    def _moments(self, side: int, sums: Array) -> Moments:
+        """Take products of lines apart: those with their 1 are sums of the lines themselves."""
+        places, edge = self._places(side), self._edge
+        own, projections = sums[: edge * edge].reshape(edge, edge), None
+        if len(sums) > edge * edge:
+            projections = sums[edge * edge :].reshape(-1, self.rank + 2)[:, places]
+        return Moments(
+            len(self.tables[side]), own[self.rank, places], own[np.ix_(places, places)], projections
+        )
+
+    @property
+    def _edge(self) -> int:
+        return triton.next_power_of_2(self.rank + 2)
+
+    def _pass_over(self, side: int, matrix: torch.Tensor, out: torch.Tensor, change: bool) -> None:
+        edge, table = self._edge, self.tables[side]
+        block = max(1, 2048 // edge**2)
+        programs = min(-(-len(table) // block), _PASSERS)
+        pass_over[(programs,)](
+            table, matrix, out, len(table), CHANGE=change, PLACES=self.rank + 2, STRIDE=self.stride,
+            WIDTH=edge, BLOCK=block, PROGRAMS=programs, num_warps=4 if edge <= 64 else 16,
+        )  # fmt: skip
 
     def change(self, side: int, change: Change) -> None:
         """Change all lines of a side: what their 1 is multiplied with is the shift."""
-        places = self._places(side)
-        whole = np.eye(self.rank + 2)
+        self._walked = None
+        places, whole = self._places(side), np.eye(self._edge)
         whole[np.ix_(places, places)], whole[self.rank, places] = change.matrix, change.shift
         matrix = to_device(whole, self.device)
-        for begin in range(0, len(self.tables[side]), _LINES_AT_ONCE):
-            lines = self.tables[side][begin : begin + _LINES_AT_ONCE, : self.rank + 2]
-            lines.copy_(lines.double() @ matrix)
+        self._pass_over(side, matrix, matrix, change=True)
 
     def along(self, scale: Array, level: float, centres: tuple[float, float]) -> Along:
         """Return the log-likelihood where the whole is changed, and how it bends."""
         view, rank, size = self.views[0], self.rank, self.rank + 3
-        width = triton.next_power_of_2(max(size, 16))
-        out = torch.zeros((_LOOKERS, 1 + width + width**2), dtype=torch.float64, device=self.device)
-        settings = to_device(np.array([self.target.temperature, level, *centres]), self.device)
-        stretch = to_device(np.append(scale[: rank + 2], 0.0), self.device)
+        width = triton.next_power_of_2(max(size + 1, 16))
+        out = torch.zeros((_LOOKERS, 1 + width**2), dtype=torch.float64, device=self.device)
+        told = [self.target.temperature, level, *centres, *scale[: rank + 2]]
+        settings = to_device(np.array(told), self.device)
         for piece, copies in self._pieces(0):
             first, last = piece.batch.chunks
             if last > first:
                 along_walk[(min(last - first, _LOOKERS),)](
                     piece.answers, piece.weight, copies, view.start, view.chunk_row, view.row_chunk,
-                    self.tables[1], self.tables[0], stretch, settings, out, last - first, first,
+                    self.tables[1], self.tables[0], settings, out, last - first, first,
                     piece.first,
                     WEIGHTED=len(view.weight) > 0, COPIED=len(copies) > 0, BLOCK=32,
                     PROGRAMS=min(last - first, _LOOKERS), OUT=out.shape[1],
-                    WIDTH=width, num_warps=1 if width <= 16 else 4, **self._layout,
+                    WIDTH=width, num_warps=1 if width <= 32 else 2, **self._layout,
                 )  # fmt: skip
         found = to_host(out.sum(0))
-        slope = found[1 : 1 + size]
-        curvature = found[1 + width :].reshape(width, width)[:size, :size]
-        return Along(float(found[0]), slope, 0.5 * (curvature + curvature.T))
+        sums = found[1:].reshape(width, width)[:, :size]
+        curvature = sums[:size]
+        return Along(float(found[0]), sums[-1], 0.5 * (curvature + curvature.T))
 
     def scores(self, rows: Codes, columns: Codes) -> Array:
         """Return the present scores of pairs of codes."""
+        if self._beside is not None and self._walked is None:
+            self._beside.wait_stream(torch.cuda.current_stream(self.device))
         rank, found = self.rank, np.empty(len(rows))
-        for begin in range(0, len(rows), _LINES_AT_ONCE):
-            part = slice(begin, begin + _LINES_AT_ONCE)
-            left, right = (
-                table[to_device(np.asarray(codes[part]), self.device).long()]
-                for table, codes in zip(self.tables, (rows, columns), strict=True)
-            )
-            score = (left[:, :rank].double() * right[:, :rank].double()).sum(1)
-            found[part] = to_host(score + left[:, rank + 1] + right[:, rank + 1])
+        with torch.cuda.stream(self._beside):
+            for begin in range(0, len(rows), _PAIRS_AT_ONCE):
+                part = slice(begin, begin + _PAIRS_AT_ONCE)
+                left, right = (
+                    table[to_device(np.asarray(codes[part]), self.device).long()]
+                    for table, codes in zip(self.tables, (rows, columns), strict=True)
+                )
+                score = (left[:, :rank].double() * right[:, :rank].double()).sum(1)
+                found[part] = to_host(score + left[:, rank + 1] + right[:, rank + 1])
         return found
 
     def answers(self, places: NDArray[np.int64]) -> tuple[Codes, Codes, NDArray[np.int8]]:
@@ -301,6 +371,7 @@ class GpuLines:
 
     def put(self, side: int, table: Table) -> None:
         """Take up other lines."""
+        self._walked = None
         self.tables[side] = self._placed(table)
 
 

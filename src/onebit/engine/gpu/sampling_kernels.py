@@ -137,15 +137,22 @@ def _no_products(LINES: tl.constexpr, COLUMNS: tl.constexpr, CODE: tl.constexpr)
 
 
 @triton.jit
-def _products(left, right, curvature, CODE: tl.constexpr):
+def _weighed(tile, curvature, pull, noise, at, LAST: tl.constexpr, CODE: tl.constexpr):
+    """Return lines times curvatures; in the last two places, where lines have nothing, pull and noise."""
+    if CODE != _LOGISTIC:
+        tile, curvature = tile.to(tl.float64), curvature.to(tl.float64)
+        pull, noise = pull.to(tl.float64), noise.to(tl.float64)
+    found = tl.where(at[None, :] == LAST - 1, pull[:, None], tile * curvature[:, None])
+    return tl.where(at[None, :] == LAST, noise[:, None], found)
+
+
+@triton.jit
+def _products(left, right, CODE: tl.constexpr):
     """Return the sum over answers of the products of two parts of the lines that they face."""
     if CODE == _LOGISTIC:
-        found = tl.dot(
-            tl.trans(left * curvature[:, None]), right, input_precision="tf32x3", out_dtype=tl.float32
-        )
+        found = tl.dot(tl.trans(left), right, input_precision="tf32x3", out_dtype=tl.float32)
     else:
-        wide = left.to(tl.float64) * curvature[:, None].to(tl.float64)
-        found = tl.sum(wide[:, :, None] * right.to(tl.float64)[:, None, :], axis=0)
+        found = tl.sum(left[:, :, None] * right.to(tl.float64)[:, None, :], axis=0)
     return found
 
 
@@ -160,9 +167,11 @@ def sample_walk(
     """Draw the variables of one chunk's answers and sum up precision, linear term and noise.
 
     Lines are taken in two parts, of ``LOW`` and, unless that is zero, ``HIGH`` places: a single one
-    would be as wide as the next power of two.
+    would be as wide as the next power of two. The last two places of both are beyond what lines hold: in
+    the sums, their lines are the linear term and the noise.
     """
     WIDTH: tl.constexpr = LOW + HIGH
+    LAST: tl.constexpr = WIDTH - 1
     chunk = first_chunk + tl.program_id(0)
     row, begin, count = _chunk_bounds(start, chunk_row, row_chunk, chunk, CHUNK)
     before = (begin - tl.load(start + row)).to(tl.int32)
@@ -174,16 +183,12 @@ def sample_walk(
     key, sweep = tl.load(numbers), tl.load(numbers + 1).to(tl.int32)
     side, most_copies = tl.load(numbers + 2).to(tl.int32), tl.load(numbers + 3).to(tl.int32)
     precision = _no_products(LOW, LOW, CODE)
-    linear = tl.zeros((LOW,), tl.float64)
-    noise = tl.zeros((LOW,), tl.float64)
     if HIGH:
         above = LOW + tl.arange(0, HIGH)
         inside_above = above < RANK + 2
         line_above = _faced(own, row, above, inside_above, RANK, STRIDE)
         across = _no_products(HIGH, LOW, CODE)
         precision_above = _no_products(HIGH, HIGH, CODE)
-        linear_above = tl.zeros((HIGH,), tl.float64)
-        noise_above = tl.zeros((HIGH,), tl.float64)
     for step in range(0, count, BLOCK):
         k = step + tl.arange(0, BLOCK)
         there = k < count
@@ -192,11 +197,11 @@ def sample_walk(
         tile = _gathered(answer, other, there, at, inside, STRIDE)
         score = tl.sum(tile * line[None, :], axis=1)
         # What goes with the other side's effect is known: its part of the score is no unknown.
-        fixed = tl.sum(tl.where(at[None, :] == RANK + 1, tile, 0.0), axis=1)
+        effect_at = other + (answer & _CODE_BITS).to(tl.int64) * STRIDE + RANK + 1
+        fixed = tl.load(effect_at, mask=there, other=0.0)
         if HIGH:
             tile_above = _gathered(answer, other, there, above, inside_above, STRIDE)
             score += tl.sum(tile_above * line_above[None, :], axis=1)
-            fixed += tl.sum(tl.where(above[None, :] == RANK + 1, tile_above, 0.0), axis=1)
         number = before + k
         e, f, _, _ = _words(key, number + 1, row, sweep, side | _OF_ROWS)
         if CODE == _LOGISTIC:
@@ -244,24 +249,18 @@ def sample_walk(
         curvature = tl.where(there, curvature, 0.0)
         pull = tl.where(there, pull - curvature * fixed, 0.0)
         shaken = _shaken(curvature, e, f)
-        precision += _products(tile, tile, curvature, CODE)
-        linear += tl.sum(pull[:, None] * tile, axis=0).to(tl.float64)
-        noise += tl.sum(shaken[:, None] * tile, axis=0).to(tl.float64)
+        weighed = _weighed(tile, curvature, pull, shaken, at, LAST, CODE)
+        precision += _products(weighed, tile, CODE)
         if HIGH:
-            across += _products(tile_above, tile, curvature, CODE)
-            precision_above += _products(tile_above, tile_above, curvature, CODE)
-            linear_above += tl.sum(pull[:, None] * tile_above, axis=0).to(tl.float64)
-            noise_above += tl.sum(shaken[:, None] * tile_above, axis=0).to(tl.float64)
+            weighed_above = _weighed(tile_above, curvature, pull, shaken, above, LAST, CODE)
+            across += _products(weighed_above, tile, CODE)
+            precision_above += _products(weighed_above, tile_above, CODE)
     out = partial + tl.program_id(0).to(tl.int64) * PARTIAL
     tl.store(out + at[:, None] * WIDTH + at[None, :], precision)
-    tl.store(out + WIDTH * WIDTH + at, linear)
-    tl.store(out + WIDTH * WIDTH + WIDTH + at, noise)
     if HIGH:
         tl.store(out + above[:, None] * WIDTH + at[None, :], across)
         tl.store(out + at[None, :] * WIDTH + above[:, None], across)
         tl.store(out + above[:, None] * WIDTH + above[None, :], precision_above)
-        tl.store(out + WIDTH * WIDTH + above, linear_above)
-        tl.store(out + WIDTH * WIDTH + WIDTH + above, noise_above)
 
 
 @triton.jit
@@ -302,6 +301,7 @@ def sample_solve(
     key, sweep = tl.load(numbers), tl.load(numbers + 1).to(tl.int32)
     side = tl.load(numbers + 2).to(tl.int32)
     FREE: tl.constexpr = RANK + EFFECT
+    PULL: tl.constexpr = (WIDTH - 2) * WIDTH  # where the linear term begins; noise is the next line
     a = tl.arange(0, D)
     there = a < RANK
     both = there[:, None] & there[None, :]
@@ -323,13 +323,13 @@ def sample_solve(
             line = partial + k * PARTIAL
             cells = line + a[:, None] * WIDTH + a[None, :]
             precision += tl.load(cells, mask=both, other=0.0).to(tl.float64)
-            linear += tl.load(line + WIDTH * WIDTH + a, mask=there, other=0.0).to(tl.float64)
-            noise += tl.load(line + WIDTH * WIDTH + WIDTH + a, mask=there, other=0.0).to(tl.float64)
+            linear += tl.load(line + PULL + a, mask=there, other=0.0).to(tl.float64)
+            noise += tl.load(line + PULL + WIDTH + a, mask=there, other=0.0).to(tl.float64)
             if EFFECT:  # it faces the other side's 1, which stands after the factors
                 border += tl.load(line + RANK * WIDTH + a, mask=there, other=0.0).to(tl.float64)
                 corner += tl.load(line + RANK * WIDTH + RANK).to(tl.float64)
-                effect_linear += tl.load(line + WIDTH * WIDTH + RANK).to(tl.float64)
-                effect_noise += tl.load(line + WIDTH * WIDTH + WIDTH + RANK).to(tl.float64)
+                effect_linear += tl.load(line + PULL + RANK).to(tl.float64)
+                effect_noise += tl.load(line + PULL + WIDTH + RANK).to(tl.float64)
         if KEEP:
             cells = (a[:, None] * FREE + a[None, :]) * size.to(tl.int64) + row
             tl.store(evidence + cells, precision, mask=both)

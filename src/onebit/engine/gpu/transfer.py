@@ -8,6 +8,7 @@ is filled or emptied while the other is on its way; of very large ones, several 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -48,7 +49,8 @@ def to_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
     if device.type == "cpu":
         return source.clone()
     if array.nbytes <= BUFFER:
-        return source.to(device)
+        # From ordinary memory it has been read when the call returns; the device need not have it yet.
+        return source.to(device, non_blocking=True)
     target = torch.empty(source.shape, dtype=source.dtype, device=device)
     _in_pieces(_upwards, source.view(-1), target.view(-1))
     return target
@@ -57,6 +59,21 @@ def to_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
 def placed(array: NDArray[Any] | torch.Tensor, device: torch.device) -> torch.Tensor:
     """Return an array, or what is a tensor already, on the device."""
     return array.to(device) if isinstance(array, torch.Tensor) else to_device(array, device)
+
+
+def on_its_way(tensor: torch.Tensor) -> Callable[[], NDArray[Any]]:
+    """Send a small tensor to the host; return what waits for it, and for nothing that is begun later."""
+    if tensor.device.type == "cpu":
+        array = tensor.numpy().copy()
+        return lambda: array
+    host = tensor.to("cpu", non_blocking=True)
+    sent = torch.cuda.current_stream(tensor.device).record_event()
+
+    def arrived() -> NDArray[Any]:
+        sent.synchronize()
+        return host.numpy()
+
+    return arrived
 
 
 def to_host(tensor: torch.Tensor) -> NDArray[Any]:

@@ -9,7 +9,7 @@ from onebit.engine.gpu.sampling_kernels import _LOGISTIC, _gathered
 
 @triton.jit
 def along_walk(
-    answers, weight, copies, start, chunk_row, row_chunk, other, own, scale, settings, out, chunks,
+    answers, weight, copies, start, chunk_row, row_chunk, other, own, settings, out, chunks,
     first_chunk, first_answer,
     CODE: tl.constexpr, WEIGHTED: tl.constexpr, COPIED: tl.constexpr, CHUNK: tl.constexpr,
     BLOCK: tl.constexpr, RANK: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr,
@@ -17,19 +17,19 @@ def along_walk(
 ):  # fmt: skip
     """Add up value, slope and curvature of the log-likelihood along the directions of the whole.
 
-    ``settings`` holds the temperature, the level and the centres of the effects of both sides. A program
-    takes every ``PROGRAMS``-th chunk.
+    ``settings`` holds the temperature, the level, the centres of the effects of both sides and the scales
+    of all directions but the level. A program takes every ``PROGRAMS``-th chunk. The last of ``WIDTH``
+    places is none of the directions: in the sums of products its line is the slope.
     """
     at = tl.arange(0, WIDTH)
     inside = at < RANK + 2
     place = tl.where(at == RANK, RANK + 1, tl.where(at == RANK + 1, RANK, at))
     temperature = tl.load(settings).to(tl.float32)
     own_centre, other_centre = tl.load(settings + 2).to(tl.float32), tl.load(settings + 3).to(tl.float32)
-    stretch = tl.load(scale + at, mask=inside, other=0.0).to(tl.float32)
+    stretch = tl.load(settings + 4 + at, mask=inside, other=0.0).to(tl.float32)
     moved = other_centre * tl.sum(tl.where(at == RANK + 1, stretch, 0.0), axis=0)
     level = tl.load(settings + 1).to(tl.float32) - moved
     value = tl.zeros((BLOCK,), tl.float64)
-    slope = tl.zeros((WIDTH,), tl.float64)
     curvature = tl.zeros((WIDTH, WIDTH), tl.float64)
     for chunk in range(first_chunk + tl.program_id(0), first_chunk + chunks, PROGRAMS):
         row, begin, count = _chunk_bounds(start, chunk_row, row_chunk, chunk, CHUNK)
@@ -65,13 +65,12 @@ def along_walk(
                 wrong = tl.where(left > 0.0, 1.0, 0.0)
                 bend = tl.where(tl.abs(left) < 0.5, 1.0, 0.0)
             value -= (u * lost).to(tl.float64)
-            slope += tl.sum((u * y * wrong)[:, None] * tile, axis=0).to(tl.float64)
-            bent += tl.dot(
-                tl.trans(tile * (u * bend)[:, None]), tile, input_precision="tf32x3", out_dtype=tl.float32
+            weighed = tl.where(
+                at[None, :] == WIDTH - 1, (u * y * wrong)[:, None], tile * (u * bend)[:, None]
             )
+            bent += tl.dot(tl.trans(weighed), tile, input_precision="tf32x3", out_dtype=tl.float32)
         curvature += bent.to(tl.float64)
     line = out + tl.program_id(0).to(tl.int64) * OUT
     tl.store(line, tl.load(line) + tl.sum(value, axis=0))
-    tl.store(line + 1 + at, tl.load(line + 1 + at) + slope)
-    cells = line + 1 + WIDTH + at[:, None] * WIDTH + at[None, :]
+    cells = line + 1 + at[:, None] * WIDTH + at[None, :]
     tl.store(cells, tl.load(cells) + curvature)

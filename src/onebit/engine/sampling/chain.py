@@ -156,7 +156,7 @@ class Chain:
         self.change(side, Change.stretched(diagonal))
 
     def _measure(self) -> None:
-        self.moments: list[Moments] = [self.lines.moments(side) for side in (0, 1)]
+        self.moments: list[Moments] = self.lines.moments()
         self._pending: list[Change | None] = [None, None]
 
     def _settle(self) -> None:
@@ -192,8 +192,8 @@ class Chain:
         mean = share * moments.total[:rank] + np.sqrt(share * self.hyper.factors) * noise
         precision, linear = prior_terms(hierarchy, self.hyper, side, mean)
         trend = self._drawn_trend(side, mean, rng)
-        scales = self.lines.draw(side, self.key, self.sweep, precision, linear, trend)
-        self.moments[side] = self.lines.moments(side)
+        scales, drawn = self.lines.draw(side, self.key, self.sweep, precision, linear, trend)
+        self.moments[side] = drawn
         return scales
 
     def _stretch(self, scales: Array, rng: np.random.Generator) -> None:

@@ -102,12 +102,12 @@ class Lines(Protocol):
     def draw(
         self, side: int, key: tuple[int, int], sweep: int, precision: Array, linear: Array,
         trend: Trend | None,
-    ) -> Array:  # fmt: skip
-        """Draw all lines of a side; return what they say of the scales of the columns of factors."""
+    ) -> tuple[Array, Moments]:  # fmt: skip
+        """Draw all lines of a side; return what they say of the columns' scales, and their moments."""
         ...
 
-    def moments(self, side: int) -> Moments:
-        """Return the sums over a side's lines."""
+    def moments(self) -> list[Moments]:
+        """Return the sums over the lines of both sides."""
         ...
 
     def change(self, side: int, change: Change) -> None:
@@ -157,8 +157,8 @@ class CpuLines:
     def draw(
         self, side: int, key: tuple[int, int], sweep: int, precision: Array, linear: Array,
         trend: Trend | None,
-    ) -> Array:  # fmt: skip
-        """Draw all lines of a side; return what they say of the scales of the columns of factors."""
+    ) -> tuple[Array, Moments]:  # fmt: skip
+        """Draw all lines of a side; return what they say of the columns' scales, and their moments."""
         target, rank = self.target, self._hierarchy.rank
         view, copies = target.views[side], target.copies[side]
         linear, known = linear[None], target.known.values[side]
@@ -184,11 +184,11 @@ class CpuLines:
             bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
             raise diverged(target, side, sweep, int(bad[0]) if len(bad) else None)
         if trend is None or not kept:
-            return scales.sum(axis=0)
+            return scales.sum(axis=0), self._moments(side)
         tall_here, values = CpuTall(self.pool), self.free(side).T.astype(float)
         move_along(tall_here, self._trend_lines(side, trend), values, evidence, trend)
         self._set_free(side, values.T)
-        return evidence.scales(tall_here, values, rank)
+        return evidence.scales(tall_here, values, rank), self._moments(side)
 
     def _trend_lines(self, side: int, trend: Trend) -> NDArray[np.float32]:
         """Return the leading columns of what is known of each line of a side, and ones."""
@@ -208,8 +208,11 @@ class CpuLines:
         """Return the coordinates of one side: the factors, then the effect if there is one."""
         return free_coordinates(self.tables[side], self._hierarchy, side)
 
-    def moments(self, side: int) -> Moments:
-        """Return the sums over a side's lines."""
+    def moments(self) -> list[Moments]:
+        """Return the sums over the lines of both sides."""
+        return [self._moments(side) for side in (0, 1)]
+
+    def _moments(self, side: int) -> Moments:
         free, values = self.free(side), self.target.known.values[side]
         return Moments(
             len(free),

@@ -111,11 +111,11 @@ class Sampler:
         self.watched = Watched(self.chains[0].lines, observations.shape, observations.n, loss, seed)
         self.pairs = pairs or (np.empty(0, np.int32), np.empty(0, np.int32))
         self.sums = np.zeros((3, len(self.pairs[0])))
-        self.chances = np.zeros((plan.n_chains, _QUARTERS, len(self.watched.rows)))
+        self.chances = np.zeros((plan.n_chains, _QUARTERS, len(self.watched.sign)))
         self.kept = Kept(plan, posterior, self.chains[0].lines)
-        self.kept_chances = np.zeros(len(self.watched.rows))
+        self.kept_chances = np.zeros(len(self.watched.sign))
         # The chances of what is watched in the present draw of each chain.
-        self._seen = np.zeros((plan.n_chains, len(self.watched.rows)))
+        self._seen = np.zeros((plan.n_chains, len(self.watched.sign)))
         self.values = np.empty((plan.n_chains, plan.n_samples, len(self.watched.names)))
         self.sweep = 0
         self.draws = 0
@@ -138,7 +138,7 @@ class Sampler:
                 self._record()
                 self.settled = self._has_settled()
             if callback is not None:
-                loss = self.watched.mean_loss(self.watched.margins(self.chains[0]))
+                loss = self.watched.mean_loss(self.watched.margins(self.chains[0])[0])
                 callback(SweepProgress(self.sweep, plan.sweeps, loss))
             if journal is not None:
                 journal.offer(self.state)
@@ -219,8 +219,8 @@ class Sampler:
         """Make a sweep of one chain, and write what is watched of its draw into places of its own."""
         chain = self.chains[number]
         chain.step()
-        margins = self.watched.margins(chain)
-        self.values[number, self.draws] = self.watched.values(chain, margins)
+        margins, scores = self.watched.margins(chain)
+        self.values[number, self.draws] = self.watched.values(chain, margins, scores)
         self._seen[number] = expit(margins)
 
     def _record(self) -> None:

@@ -29,24 +29,28 @@ class Watched:
         few = n <= 10**7
         places = rng.choice(n, size=count, replace=False) if few else rng.integers(n, size=count)
         self.loss = loss
-        self.rows, self.columns, self.sign = lines.answers(np.sort(places))
+        *seen, self.sign = lines.answers(np.sort(places))
         # Of rows and columns at random: entries that nobody answered among them.
-        self.pairs = tuple(rng.integers(size, size=_WATCHED_PAIRS).astype(np.int32) for size in shape)
+        more = [rng.integers(size, size=_WATCHED_PAIRS).astype(np.int32) for size in shape]
+        # First those of the answers, then these: asked for at once.
+        self.rows, self.columns = (np.append(*both) for both in zip(seen, more, strict=True))
         self.names = (
             "loss", "mean score", "norm of the factors", "norm of the row effects",
             "norm of the column effects", *(f"score {k + 1}" for k in range(_WATCHED_PAIRS)),
         )  # fmt: skip
 
-    def margins(self, chain: Chain) -> Array:
-        """Return the scores of the watched answers, those of "no" with the other sign."""
-        return self.sign * chain.scores(self.rows, self.columns)
+    def margins(self, chain: Chain) -> tuple[Array, Array]:
+        """Return the scores of the answers, those of "no" with the other sign, and of the pairs."""
+        scores = chain.scores(self.rows, self.columns)
+        count = len(self.sign)
+        return self.sign * scores[:count], scores[count:]
 
     def mean_loss(self, margins: Array) -> float:
         """Return the mean loss of the watched answers."""
         return float(self.loss.value(margins).mean())
 
-    def values(self, chain: Chain, margins: Array) -> Array:
-        """Return the functionals of a chain's present state, in which the answers have these margins."""
+    def values(self, chain: Chain, margins: Array, scores: Array) -> Array:
+        """Return the functionals of a chain's present state, of such margins and scores."""
         hierarchy, rank = chain.target.hierarchy, chain.target.hierarchy.rank
         means = [part.total / part.size for part in chain.moments]
         averages = [mean[:rank] for mean in means]
@@ -67,6 +71,6 @@ class Watched:
                 level + (averages[0] * averages[1]).sum(),
                 np.sqrt(max(float((squares[0] * squares[1]).sum()), 0.0)),
                 *spreads,
-                *chain.scores(*self.pairs),
+                *scores,
             ]
         )
