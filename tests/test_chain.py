@@ -19,7 +19,7 @@ from onebit.engine.sampling.ellipses import draw_angles, loss_along
 from onebit.engine.sampling.lengths import scratch
 from onebit.engine.sampling.lines import Change, CpuLines
 from onebit.engine.sampling.philox import chain_key
-from onebit.engine.sampling.slices import slice_draw
+from onebit.engine.sampling.slices import drawn_stretches, slice_draw
 from onebit.engine.sampling.target import NO_PLACES, HyperDraw, Target, filled_table
 from onebit.model import regression
 from onebit.model.hierarchy import Hierarchy
@@ -86,7 +86,7 @@ class World:
         """Start a chain at a draw from the prior."""
         tables, hyper = self.prior_draw(rng)
         lines = CpuLines(self.target, tables, POOL)
-        return Chain(self.target, chain_key(11, number), lines, hyper)
+        return Chain(self.target, chain_key(12, number), lines, hyper)
 
     def pseudo_likelihood(self, scores, sign):
         return np.exp(-self.temperature * self.weight * self.loss.value(sign * scores))
@@ -360,37 +360,59 @@ def test_angles_are_drawn_from_the_likelihood_along_their_ellipse(loss):
         assert loss_along(angle, weighted, loss.code, room) == pytest.approx(known, rel=1e-5)
 
 
-def test_a_slice_draw_leaves_its_density_as_it_is():
-    rng, x, found = np.random.default_rng(10), 0.3, []
-    for _ in range(8000):
-        x = slice_draw(lambda t: 2.5 * t - np.exp(t), x, rng)  # the logarithm of a gamma variable
+@pytest.mark.parametrize(
+    ("terms", "known"),
+    [
+        ((2.5, 0.0, -1.0, 0.0), stats.gamma(2.5)),
+        ((-2.5, 1.0, 0.0, 0.0), stats.invgamma(2.5)),
+        ((1.0, 0.0, 3.0, 2.0), stats.truncnorm(-1.5, np.inf, 0.75, 0.5)),  # of e^t, which is positive
+    ],
+    ids=["gamma", "inverse gamma", "normal"],
+)
+def test_a_slice_draw_leaves_its_density_as_it_is(terms, known):
+    (a, b, c, d), x, found = terms, 0.3, []
+    for sweep in range(8000):
+        g = np.exp(x)  # the present value is the origin
+        x += slice_draw(a, b / g, c * g, d * g * g, 1.0, (1, 2), 3, sweep)
         found.append(x)
-    size = float(array_stats.ess(np.array(found)[None], chain_axis=0, draw_axis=1, method="mean"))
     sample = np.exp(np.array(found))
-    assert abs(sample.mean() - 2.5) < 4 * np.sqrt(2.5 / size)
-    assert stats.kstest(sample[::4], stats.gamma(2.5).cdf).pvalue > 1e-3
+    size = float(array_stats.ess(sample[None], chain_axis=0, draw_axis=1, method="mean"))
+    assert abs(sample.mean() - known.mean()) < 4 * known.std() / np.sqrt(size)
+    assert stats.kstest(sample[::8], known.cdf).pvalue > 1e-3
+
+
+def test_stretches_are_drawn_given_each_other():
+    """With two columns that pull at each other, long runs have the moments of quadrature."""
+    curvature, pull = np.array([[9.0, np.nan], [5.0, 8.0]]), np.array([6.0, 5.0])
+    prior, present, found = InverseGamma(2.0, 1.0), np.ones(2), []
+    for sweep in range(6000):
+        told = curvature * np.outer(present, present), pull * present, 0.7 * present
+        present = present * drawn_stretches(*told, *prior.terms, (3, 4), sweep)
+        found.append(present)
+    t = np.linspace(-3.0, 1.5, 900)
+    g, h = np.exp(t)[:, None], np.exp(t)[None, :]
+    log = 6.0 * g + 5.0 * h - 4.5 * g**2 - 4.0 * h**2 - 5.0 * g * h
+    log = log + sum(stats.invgamma(2.0).logpdf(0.7 * x) + np.log(x) for x in (g, h))
+    weight = np.exp(log - log.max())
+    weight /= weight.sum()
+    sample = np.array(found)
+    for k, expected in enumerate(((weight * g).sum(), (weight * h).sum())):
+        size = float(array_stats.ess(sample[None, :, k], chain_axis=0, draw_axis=1, method="mean"))
+        assert abs(sample[:, k].mean() - expected) < 4 * sample[:, k].std() / np.sqrt(size)
 
 
 @pytest.mark.parametrize(
-    "log_density",
+    "terms",
     [
-        lambda t: -1e20 - 1e20 * t * t,  # its one point within reach of doubles is the present one
-        lambda t: math.nan,
-        lambda t: -math.inf,
-        lambda t: 1e300 * t,
+        (0.0, 0.0, 2e20, 1e20),  # a needle: its one point within reach of doubles is the present one
+        (math.nan, 0.0, 0.0, 0.0),
+        (0.0, math.inf, 0.0, 0.0),
+        (1e300, 0.0, 0.0, 0.0),
     ],
     ids=["a needle", "not a number", "nothing", "a wall"],
 )
-def test_a_slice_that_cannot_be_drawn_from_keeps_its_value(log_density):
-    calls = [0]
-
-    def counted(t):
-        calls[0] += 1
-        assert calls[0] < 2000, "the slice goes on for ever"
-        return log_density(t)
-
-    value = slice_draw(counted, 0.0, np.random.default_rng(0))
-    assert math.isfinite(value)
+def test_a_slice_that_cannot_be_drawn_from_ends(terms):
+    assert math.isfinite(slice_draw(*terms, 1.0, (1, 2), 0, 0))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -12,7 +12,6 @@ the factors' posterior, only two numbers of column ``k`` matter: how many Gaussi
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -78,8 +77,9 @@ class VariancePrior(Protocol):
         """Draw variances given how many values share each and the sum of their squares."""
         ...
 
-    def log_density(self, variance: float) -> float:
-        """Return the log density of a variance, up to a constant."""
+    @property
+    def terms(self) -> tuple[float, float, float]:
+        """``p``, ``q``, ``r`` of the log density ``p log v - q / v - r v``, up to a constant."""
         ...
 
 
@@ -151,9 +151,10 @@ class InverseGamma:
         count, energy = _checked(count, energy)
         return (self.scale + 0.5 * energy) / rng.gamma(self.shape + 0.5 * count)
 
-    def log_density(self, variance: float) -> float:
-        """Return the log density of a variance, up to a constant."""
-        return -(self.shape + 1.0) * math.log(variance) - self.scale / variance
+    @property
+    def terms(self) -> tuple[float, float, float]:
+        """``p``, ``q``, ``r`` of the log density ``p log v - q / v - r v``, up to a constant."""
+        return -(self.shape + 1.0), self.scale, 0.0
 
     def scale_mixture(self, square: ArrayLike) -> tuple[Array, Array]:
         """Return what a coordinate pays whose own variance ``psi`` has this prior, and its precision.
@@ -235,9 +236,10 @@ class Gamma:
             [generalised_inverse_gaussian(p, a, b, rng) for p, b in zip(order, energy, strict=True)]
         )
 
-    def log_density(self, variance: float) -> float:
-        """Return the log density of a variance, up to a constant."""
-        return (self.shape - 1.0) * math.log(variance) - self.rate * variance
+    @property
+    def terms(self) -> tuple[float, float, float]:
+        """``p``, ``q``, ``r`` of the log density ``p log v - q / v - r v``, up to a constant."""
+        return self.shape - 1.0, 0.0, self.rate
 
 
 def prior_from_settings(settings: Any) -> VariancePrior:

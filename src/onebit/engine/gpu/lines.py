@@ -214,7 +214,7 @@ class GpuLines:
 
     def _moved(self, side: int, evidence: Evidence, trend: Trend) -> Array:
         """Move all lines of a side along a trend; return what they say of the scales of the columns."""
-        places, known = self._places(side), self.target.known.values[side]
+        places, known = self._places[side], self.target.known.values[side]
         assert known is not None
         ones = torch.ones((len(self.tables[side]), 1), dtype=torch.float32, device=self.device)
         lines = torch.hstack([known[:, trend.leading], ones])
@@ -250,9 +250,16 @@ class GpuLines:
             return table[:, : self.rank]
         return torch.cat([table[:, : self.rank], table[:, self.rank + 1 : self.rank + 2]], 1)
 
-    def _places(self, side: int) -> NDArray[np.int64]:
-        """Return where the factors stand in a line, and the effect if there is one."""
-        return np.append(np.arange(self.rank), self.rank + 1)[: self.target.hierarchy.n_free(side)]
+    @cached_property
+    def _places(self) -> list[NDArray[np.int64]]:
+        """Where the factors stand in a line of each side, and the effect if there is one."""
+        every = np.append(np.arange(self.rank), self.rank + 1)
+        return [every[: self.target.hierarchy.n_free(side)] for side in (0, 1)]
+
+    @cached_property
+    def _squares(self) -> list[tuple[NDArray[np.int64], ...]]:
+        """Where the products of these stand in a matrix."""
+        return [np.ix_(places, places) for places in self._places]
 
     def moments(self) -> list[Moments]:
         """Return the sums over the lines of both sides."""
@@ -277,12 +284,12 @@ class GpuLines:
 
     def _moments(self, side: int, sums: Array) -> Moments:
         """Take products of lines apart: those with their 1 are sums of the lines themselves."""
-        places, edge = self._places(side), self._edge
+        places, edge = self._places[side], self._edge
         own, projections = sums[: edge * edge].reshape(edge, edge), None
         if len(sums) > edge * edge:
             projections = sums[edge * edge :].reshape(-1, self.rank + 2)[:, places]
         return Moments(
-            len(self.tables[side]), own[self.rank, places], own[np.ix_(places, places)], projections
+            len(self.tables[side]), own[self.rank, places], own[self._squares[side]], projections
         )
 
     @property
@@ -301,8 +308,8 @@ class GpuLines:
     def change(self, side: int, change: Change) -> None:
         """Change all lines of a side: what their 1 is multiplied with is the shift."""
         self._walked = None
-        places, whole = self._places(side), np.eye(self._edge)
-        whole[np.ix_(places, places)], whole[self.rank, places] = change.matrix, change.shift
+        places, whole = self._places[side], np.eye(self._edge)
+        whole[self._squares[side]], whole[self.rank, places] = change.matrix, change.shift
         matrix = to_device(whole, self.device)
         self._pass_over(side, matrix, matrix, change=True)
 

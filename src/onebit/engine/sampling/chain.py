@@ -14,7 +14,6 @@ The lines of rows and columns are where the kernels walk them; here are sums ove
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +25,7 @@ from onebit.engine.cpu.threads import Threads
 from onebit.engine.sampling.lines import ALONE, Change, Lines, Moments, Place, on_one_thread
 from onebit.engine.sampling.moves import move_unnoticed, move_whole
 from onebit.engine.sampling.philox import chain_key, sweep_generator
-from onebit.engine.sampling.slices import slice_draw
+from onebit.engine.sampling.slices import drawn_stretches
 from onebit.engine.sampling.starting import drawn_values
 from onebit.engine.sampling.target import NO_PLACES, HyperDraw, Places, Target, prior_terms
 from onebit.engine.sampling.trends import FIXED, Trend, leading
@@ -134,7 +133,7 @@ class Chain:
         for side in (0, 1):
             scales = self._draw_side(side, rng)
             if side == 1:
-                self._stretch(scales, rng)
+                self._stretch(scales)
                 move_unnoticed(self, rng)
             self.hyper = self._drawn_hyper(rng)
             self._settle()
@@ -196,7 +195,7 @@ class Chain:
         self.moments[side] = drawn
         return scales
 
-    def _stretch(self, scales: Array, rng: np.random.Generator) -> None:
+    def _stretch(self, scales: Array) -> None:
         """Stretch each column of both factors together with its variance.
 
         With ``gamma_k``, ``L_k L_k'`` and ``R_k R_k'`` multiplied by ``g_k`` the prior of the
@@ -206,23 +205,10 @@ class Chain:
         rank = self.target.hierarchy.rank
         if rank == 0:
             return
-        curvature = scales[: rank * rank].reshape(rank, rank)
-        curvature = np.tril(curvature) + np.tril(curvature, -1).T
-        pull, prior = scales[rank * rank :], self.target.hierarchy.factor_prior
-        stretch = np.ones(rank)
-        for k in range(rank):
-            linear = float(pull[k] - curvature[k] @ stretch + curvature[k, k] * stretch[k])
-            square, variance = 0.5 * float(curvature[k, k]), float(self.hyper.factors[k])
-
-            def log_density(
-                t: float, linear: float = linear, square: float = square, variance: float = variance
-            ) -> float:
-                g = math.exp(t)
-                if not 0.0 < variance * g < math.inf:  # beyond what a double holds
-                    return -math.inf
-                return prior.log_density(variance * g) + t + g * (linear - square * g)
-
-            stretch[k] = math.exp(slice_draw(log_density, 0.0, rng))
+        stretch = drawn_stretches(
+            scales[: rank * rank].reshape(rank, rank), scales[rank * rank :], self.hyper.factors,
+            *self.target.hierarchy.factor_prior.terms, self.key, self.sweep,
+        )  # fmt: skip
         for side in (0, 1):
             self.stretch(side, np.sqrt(stretch))
         self.hyper = replace(self.hyper, factors=self.hyper.factors * stretch)

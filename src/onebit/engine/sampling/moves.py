@@ -17,7 +17,6 @@ Along others scores do change, and everything with them: see ``onebit.engine.sam
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -37,7 +36,6 @@ Array = NDArray[np.float64]
 _FARTHEST = 5.0
 # The least curvature of a logarithm's prior, where that is flat or bends the other way.
 _LEAST_CURVATURE = 1e-2
-_APART = 1e-3
 
 
 class Chain(Protocol):
@@ -257,24 +255,17 @@ def _prior(chain: Chain, steps: Array) -> tuple[float, Array, Array]:
     """Return what the prior says of a step of the whole: value, slope and curvature (positive)."""
     hierarchy, hyper, rank = chain.target.hierarchy, chain.hyper, chain.target.hierarchy.rank
     value, slope, bend = 0.0, np.zeros(rank + 3), np.full(rank + 3, _LEAST_CURVATURE)
-
-    def of_variance(density: Callable[[float], float], variance: float, power: float, place: int) -> None:
-        nonlocal value
-
-        def log_density(t: float) -> float:
-            # Not beyond what a double holds; a change of the variance has the slope that it has.
-            return density(variance * math.exp(min(max(power * t, -600.0), 600.0))) + power * t
-
-        low, middle, high = (log_density(steps[place] + step) for step in (-_APART, 0.0, _APART))
-        value += middle
-        slope[place] = (high - low) / (2.0 * _APART)
-        bend[place] = max(-(high - 2.0 * middle + low) / _APART**2, _LEAST_CURVATURE)
-
-    for k in range(rank):
-        of_variance(hierarchy.factor_prior.log_density, hyper.factors[k], 1.0, k)
-    for side in (0, 1):
-        if hierarchy.has_effect(side):
-            of_variance(hierarchy.effect_prior.log_density, hyper.effects[side], 2.0, rank + side)
+    effects = np.flatnonzero([hierarchy.has_effect(side) for side in (0, 1)])
+    for prior, variances, exponent, places in (
+        (hierarchy.factor_prior, hyper.factors, 1.0, np.arange(rank)),
+        (hierarchy.effect_prior, hyper.effects[effects], 2.0, rank + effects),
+    ):
+        power, inverse, rate = prior.terms
+        t = exponent * steps[places]  # of the logarithms of the variances, with whose density they go
+        below, above = inverse / variances * np.exp(-t), rate * variances * np.exp(t)
+        value += float(((power + 1.0) * t - below - above).sum())
+        slope[places] = exponent * (power + 1.0 + below - above)
+        bend[places] = np.maximum(exponent**2 * (below + above), _LEAST_CURVATURE)
     if hierarchy.intercept_side is not None:
         level = hyper.intercept + steps[rank + 2]
         value -= 0.5 * level**2 / hierarchy.intercept_variance

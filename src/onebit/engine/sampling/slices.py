@@ -1,40 +1,82 @@
-"""Slice sampling on the line."""
+"""Slice sampling of the stretches of columns of factors (Neal, 2003): step out, then shrink.
+
+The more answers there are, the thinner is a slice and the more often it shrinks: compiled, with random
+numbers by counters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 
+import numba
 import numpy as np
+
+from onebit.engine.sampling.philox import OF_ROWS, fine_uniform, random_words, use
 
 # Most steps of a slice to either side, each of one in the logarithm.
 _STEPS = 30
 # Most shrinkings of a slice. Each leaves three quarters of it on average: after so many nothing is left.
 _SHRINKS = 500
+# No row has such a number: stretches share the counters of rows.
+_BEYOND_ROWS = 0xFFFFFFFF
 
 
-def slice_draw(log_density: Callable[[float], float], start: float, rng: np.random.Generator) -> float:
-    """Draw once from a density on the line by a slice (Neal, 2003): step out, then shrink.
+@numba.njit(forceinline=True, error_model="numpy")
+def _log_density(t, a, b, c, d, variance):
+    g = math.exp(t)
+    if not 0.0 < variance * g < math.inf:  # beyond what a double holds
+        return -math.inf
+    return a * t - b / g + g * (c - d * g)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def slice_draw(a, b, c, d, variance, key, number, sweep):
+    """Draw ``t`` from the density ``~ exp(a t - b e^-t + c e^t - d e^2t)``, the present value being 0.
 
     Where the slice is too thin for doubles, or the density is not a number, the present value stays: a
-    step that leaves the target as it is.
+    step that leaves the target as it is. So does one beyond which ``variance e^t`` is no double.
     """
-    level = log_density(start) - rng.standard_exponential()
-    low = start - rng.random()
+    row, purpose = np.uint32(_BEYOND_ROWS - number), use(0, OF_ROWS, 0)
+    words = random_words(key, 0, row, sweep, purpose)
+    level = _log_density(0.0, a, b, c, d, variance) + math.log(fine_uniform(words[0], words[1]))
+    low = -fine_uniform(words[2], words[3])
     high = low + 1.0
     for _ in range(_STEPS):
-        if log_density(low) <= level:
+        if _log_density(low, a, b, c, d, variance) <= level:
             break
         low -= 1.0
     for _ in range(_STEPS):
-        if log_density(high) <= level:
+        if _log_density(high, a, b, c, d, variance) <= level:
             break
         high += 1.0
-    for _ in range(_SHRINKS):
-        value = low + (high - low) * rng.random()
-        if log_density(value) > level:
+    for attempt in range(_SHRINKS):
+        words = random_words(key, attempt + 1, row, sweep, purpose)
+        value = low + (high - low) * fine_uniform(words[0], words[1])
+        if _log_density(value, a, b, c, d, variance) > level:
             return value
-        if value < start:
+        if value < 0.0:
             low = value
         else:
             high = value
-    return start
+    return 0.0
+
+
+@numba.njit(cache=True, error_model="numpy")
+def drawn_stretches(curvature, pull, variances, power, inverse, rate, key, sweep):
+    """Draw how far each column is stretched, one after the other.
+
+    With stretches ``g`` the augmented log-likelihood is ``pull . g - g' curvature g / 2``; the prior's
+    log density of a variance ``v`` is ``power log v - inverse / v - rate v``.
+    """
+    stretches = np.ones(len(variances))
+    for k in range(len(variances)):
+        linear = pull[k]
+        for j in range(len(variances)):
+            if j != k:
+                linear -= (curvature[k, j] if j < k else curvature[j, k]) * stretches[j]
+        v = variances[k]
+        t = slice_draw(
+            power + 1.0, inverse / v, linear - rate * v, 0.5 * curvature[k, k], v, key, k, sweep
+        )
+        stretches[k] = math.exp(t)
+    return stretches
