@@ -58,12 +58,13 @@ answers of MovieLens 100k (five splits), a tenth of the others (three). Means an
 differences are paired, ours less SMURFF's. "A quarter of the sweeps" is the log-loss of a run of a
 quarter of the length less that of the whole one. Times are medians."""
 CONTEST = """Made by `make bench-sampling`: log-loss of `AutoCompleter(random_state=0)` with its
-defaults, of SMURFF's probit sampler and of myFM's, which is told with every id its line of the pattern of
-answers, at several values of K and numbers of sweeps (a fifth of them is burn-in). On {cores} cores
-({machine}), one after the other in one run; myFM uses one of them. Held out: 5,000 answers of MovieLens
-100k, a tenth of the others; splits of each at random: {splits}. Seconds are of the whole fit; of SMURFF,
-of its sweeps. The best of a peer is chosen by the held-out answers themselves, in its favour. "Worst
-R-hat" is the largest of every functional in AutoCompleter's `diagnostics_`, of all splits."""
+defaults and with `effort="quick"`, of SMURFF's probit sampler and of myFM's, which is told with every id
+its line of the pattern of answers, at several values of K and numbers of sweeps (a fifth of them is
+burn-in). On {cores} cores ({machine}), one after the other in one run; myFM uses one of them. Held out:
+5,000 answers of MovieLens 100k, a tenth of the others; splits of each at random: {splits}. Seconds are of
+the whole fit; of SMURFF, of its sweeps. The best of a peer is chosen by the held-out answers themselves,
+in its favour. "Worst R-hat" is the largest of every functional in AutoCompleter's `diagnostics_`, with
+its defaults, of all splits."""
 WORLD = """## World B3, {seeds} seeds
 
 Error against sign(M) in %, K = 10, no effects, {size} x {size}, 20 % seen. The oracle is a sampler
@@ -130,10 +131,11 @@ def ours(split: Split, rank: int, burn_in: int, samples: int) -> Result:
     return score(split, chance, (times[-1] - times[0]) / (len(times) - 1))
 
 
-def auto(split: Split) -> tuple[Result, float, AutoCompleter]:
-    """Return what AutoCompleter scores with its defaults, the worst R-hat of its chains, and itself."""
+def auto(split: Split, effort: str = "default") -> tuple[Result, float, AutoCompleter]:
+    """Return what AutoCompleter scores, the worst R-hat of its chains, and itself."""
     begin = time.perf_counter()
-    model = AutoCompleter(random_state=0).fit(split.pairs[split.train], split.signs[split.train])
+    model = AutoCompleter(random_state=0, effort=effort)
+    model.fit(split.pairs[split.train], split.signs[split.train])
     seconds = time.perf_counter() - begin
     chance = model.predict_proba(split.pairs[split.test])[:, 1]
     found = getattr(model.completer_, "diagnostics_", None)
@@ -238,9 +240,9 @@ class Score(NamedTuple):
     rhat: float = np.nan
 
 
-def auto_score(split: Split, seed: int, cores: int) -> Score:
-    """Score AutoCompleter with its defaults."""
-    result, rhat, _ = auto(split)
+def auto_score(split: Split, seed: int, cores: int, effort: str) -> Score:
+    """Score AutoCompleter."""
+    result, rhat, _ = auto(split, effort)
     return Score(result.log_loss, result.sweep, float(rhat))
 
 
@@ -260,7 +262,9 @@ def myfm_score(split: Split, seed: int, cores: int, rank: int, sweeps: int) -> S
 
 def contestants() -> dict[tuple[str, int, int], Callable[..., Score]]:
     """Return who takes part: a name, K and the number of sweeps."""
-    found: dict[tuple[str, int, int], Callable[..., Score]] = {("AutoCompleter", 0, 0): auto_score}
+    found: dict[tuple[str, int, int], Callable[..., Score]] = {
+        (who, 0, 0): partial(auto_score, effort=effort) for who, effort in OURS.items()
+    }
     for name, (package, settings, tried) in PEERS.items():
         if installed(package):
             found |= {(name, *one): partial(tried, rank=one[0], sweeps=one[1]) for one in settings}
@@ -303,14 +307,13 @@ def contest(scores: Scores) -> str:
         return [score for key, score in scores.items() if key[0] == name and key[2:] == who]
 
     for name in dict.fromkeys(key[0] for key in scores):
-        mine = of(name, "AutoCompleter", 0, 0)
-        worst = max(part.rhat for part in mine)
-        line = [
-            name,
-            mean_of([part.log_loss for part in mine]),
-            f"{np.mean([part.seconds for part in mine]):.0f}",
-            f"{worst:.2f}" if np.isfinite(worst) else "not sampled",
-        ]
+        worst = max(part.rhat for part in of(name, "AutoCompleter", 0, 0))
+        line = [name]
+        for who in OURS:
+            mine = of(name, who, 0, 0)
+            line.append(mean_of([part.log_loss for part in mine]))
+            line.append(f"{np.mean([part.seconds for part in mine]):.0f}")
+        line.append(f"{worst:.2f}" if np.isfinite(worst) else "not sampled")
         for who in here:
             tried = {one: of(name, who, *one) for one in PEERS[who][1]}
             means = {one: np.mean([part.log_loss for part in found]) for one, found in tried.items()}
@@ -322,14 +325,16 @@ def contest(scores: Scores) -> str:
                 ", ".join(f"{mean:.4f}" for mean in means.values()),
             ]
         lines.append(line)
-    head = ["matrix", "AutoCompleter", "s", "worst R-hat"]
+    head = ["matrix", *(name for who in OURS for name in (who, "s")), "worst R-hat"]
     for who in here:
         settings = ", ".join(f"{rank}/{sweeps}" for rank, sweeps in PEERS[who][1])
         head += [f"{who}'s best", "its K, sweeps", "s", f"at {settings}"]
     return markdown(head, lines)
 
 
-# Who takes part: package, values of K and numbers of sweeps, and who runs it.
+# Our part, and its effort.
+OURS = {"AutoCompleter": "default", "quick": "quick"}
+# Who else takes part: package, values of K and numbers of sweeps, and who runs it.
 PEERS: dict[str, tuple[str, tuple[tuple[int, int], ...], Callable[..., Score]]] = {
     "SMURFF": ("smurff", ((10, 100), (10, 500), (32, 100), (32, 500)), smurff_score),
     "myFM": ("myfm", ((10, 200), (32, 200)), myfm_score),

@@ -212,7 +212,8 @@ def test_the_sampling_page_compares_samplers_and_an_oracle(answers_file, monkeyp
     assert 0.3 < figures(contest, "AutoCompleter")[0] < 1
     # A coin for every cell, told the same by every setting.
     assert figures(contest, "SMURFF's best")[0] == pytest.approx(np.log(2), abs=0.1)
-    assert len(kept.read_text().splitlines()) == 2 * 4
+    assert 0.3 < figures(contest, "quick")[0] < 1
+    assert len(kept.read_text().splitlines()) == 2 * 5
     monkeypatch.setattr(sampling, "auto", None)  # what was scored is not scored again
     sampling.main([*options, "--results", str(kept), "--only-contest"])
     assert tables(output.read_text())[0] == contest

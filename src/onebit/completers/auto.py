@@ -65,7 +65,7 @@ class AutoCompleter(PairClassifier):
         "auto" tries the pattern of the answers and keeps it where it lowers the held-out log-loss. None
         leaves it out: for predictions of entries that people would not choose to answer.
     effort : {"quick", "default", "thorough"}
-        How long it may sample, by a fixed reckoning that does not look at a clock: 12, 120 or 1,200
+        How long it may sample, by a fixed reckoning that does not look at a clock: 20, 200 or 2,000
         seconds of one core (of the GPU, where it runs there) for the trials and the last fit together,
         and at most 200, 1,000 or 5,000 draws of each of four chains. Sampling is tried at rank 10 and,
         as long as it gains and there is time, at 20 and 40. Chains stop once they have settled: every
@@ -93,9 +93,9 @@ class AutoCompleter(PairClassifier):
     best_params_ : dict
         The choice.
     search_ : pandas.DataFrame
-        Every trial: choice, held-out log-loss and accuracy, rounds. A step of the walk is taken where it
-        lowers the log-loss by more than the standard error of the difference, so that the lowest line
-        need not be the choice.
+        Every trial: its settings, held-out log-loss and accuracy, rounds, and whether it was chosen. A
+        step of the walk is taken where it lowers the log-loss by more than the standard error of the
+        difference, so that the lowest line need not be the choice.
     posterior_, rank_, objective_
         As for the chosen completer.
 
@@ -208,7 +208,7 @@ class AutoCompleter(PairClassifier):
         chosen = {
             "completer_": completer,
             "best_params_": described(recipe),
-            "search_": search.table(),
+            "search_": search.table(best),
         }
         return replace(found, attributes=found.attributes | chosen)
 
@@ -227,7 +227,7 @@ class AutoCompleter(PairClassifier):
         --------
         >>> from onebit import AutoCompleter
         >>> AutoCompleter(effort="quick", n_jobs=1).effort_words()
-        'sampling takes about 12 s at most on 1 core, by a reckoning'
+        'sampling takes about 20 s at most on 1 core, by a reckoning'
         """
         budget = self._budget(self.device not in ("cpu", "auto"))
         if not budget.seconds:

@@ -12,15 +12,16 @@ from onebit.engine.sampling.plan import Plan
 
 # Seconds of one core (or of a GPU) for sampling, and the most draws of a chain.
 EFFORTS: dict[str, tuple[float, int]] = {
-    "quick": (12.0, 200),
-    "default": (120.0, 1000),
-    "thorough": (1200.0, 5000),
+    "quick": (20.0, 200),
+    "default": (200.0, 1000),
+    "thorough": (2000.0, 5000),
 }
 # What a sweep of one chain is taken to cost on a core, in seconds: by itself, for each answer and side,
-# and for each row and column, at rank 10; a share of it grows with the square of the rank.
-_SWEEP, _ANSWER, _LINE, _GROWS = 3e-3, 1.3e-7, 8e-7, 0.3
-# The same on a GPU.
-_GPU_SWEEP, _GPU_ANSWER, _GPU_LINE = 8e-3, 3e-10, 1e-9
+# and for each row and column, at rank 10; a share of it grows with the square of the rank. Of a core of
+# 2020 (Neoverse-N1) whose neighbour has a chain too.
+_SWEEP, _ANSWER, _LINE, _GROWS = 5e-3, 2.2e-7, 1.3e-6, 0.3
+# The same on a GPU (H200).
+_GPU_SWEEP, _GPU_ANSWER, _GPU_LINE = 5e-3, 1.2e-10, 1e-9
 # Short chains that are there to be ranked, and the chains of the last fit.
 TRIAL = Plan(n_samples=40, n_burn_in=20, n_chains=2)
 CHAINS, FEWEST = 4, 50

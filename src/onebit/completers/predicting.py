@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from onebit.completers.feature_effects import feature_effects
 from onebit.completers.filling import filled_matrix, recommendations
 from onebit.completers.predictions import Answers, Codes, Predictions
 from onebit.completers.predictors import Predictor
+from onebit.completers.questions import check_share
 from onebit.data.ids import IdIndex, pair_columns
 from onebit.data.observations import View
 from onebit.data.sides import MEMBERS
@@ -200,8 +200,7 @@ class Predicting:
         True
         """
         rows, columns = self._codes(X)
-        if not (isinstance(level, Real) and 0 < level < 1):
-            raise ValueError(f"level must be a number between 0 and 1, got {level!r}")
+        check_share(level, "level")
         if output not in ("score", "probability"):
             raise ValueError(f'output must be "score" or "probability", got {output!r}')
         loss = getattr(self.predictor_, "loss", self._loss)

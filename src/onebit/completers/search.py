@@ -285,13 +285,14 @@ class Search:
         plan = self.budget.plan(self.shape, self.n, recipe.rank, self.spent)
         return replace(recipe, sampling=plan)
 
-    def table(self) -> pd.DataFrame:
-        """Return every trial: recipe, held-out log-loss and accuracy, rounds."""
+    def table(self, best: Trial | None) -> pd.DataFrame:
+        """Return every trial: recipe, held-out log-loss and accuracy, rounds, whether it is the best."""
         return pd.DataFrame(
             [
                 described(trial.recipe)
                 | {name: getattr(trial.recipe, name) or "no" for name in ("sparse", "pattern")}
                 | {"log_loss": trial.log_loss, "accuracy": trial.accuracy, "rounds": trial.rounds}
+                | {"chosen": trial is best}
                 for trial in self.trials
             ]
         )

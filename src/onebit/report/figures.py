@@ -146,10 +146,14 @@ def search_trials(search: Any) -> str:
             losses = search["log_loss"].to_numpy()[which]
             axes.plot(which + 1, losses, mark, color=colour, markersize=5, label=loss)
         axes.axhline(float(search["log_loss"].min()), color=GREY, linewidth=1, linestyle=":")
+        if "chosen" in search:
+            which = np.flatnonzero(search["chosen"].to_numpy(dtype=bool))
+            losses = search["log_loss"].to_numpy()[which]
+            axes.plot(which + 1, losses, "o", color=GREY, markersize=11, fillstyle="none", label="chosen")
         axes.set_xlabel("trial of the search")
         axes.set_ylabel("held-out log-loss")
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, borderaxespad=0.1)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, borderaxespad=0.1)
         return as_svg(figure, "search", "held-out log-loss of every trial of the search")
 
 

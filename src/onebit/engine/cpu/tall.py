@@ -84,8 +84,8 @@ def inner(left: NDArray[Any], right: NDArray[Any], pool: Threads) -> Array:
     array([[6., 9.]])
     """
     if len(left) <= _BLOCK:
-        wide = left.astype(float)  # a product of one matrix with itself takes half the work of two
-        return np.asarray(wide.T @ (wide if left is right else right.astype(float)))
+        wide = np.asarray(left, float)  # a product of one matrix with itself takes half the work of two
+        return np.asarray(wide.T @ (wide if left is right else np.asarray(right, float)))
     blocks = -(-len(left) // _BLOCK)
     out = np.empty((blocks, right.shape[1], left.shape[1]))
     pool.even(
@@ -99,7 +99,7 @@ def inner(left: NDArray[Any], right: NDArray[Any], pool: Threads) -> Array:
 def times(tall: NDArray[Any], small: Array, pool: Threads) -> Array:
     """Return ``tall small`` in double precision."""
     if len(tall) <= _BLOCK:
-        return np.asarray(tall.astype(float) @ small)
+        return np.asarray(np.asarray(tall, float) @ small)
     out = np.empty((len(tall), small.shape[1]))
     turned = np.ascontiguousarray(small.T)
     pool.even(lambda begin, end: _lines(begin, end, tall, turned, out), len(tall), tall.shape[1])

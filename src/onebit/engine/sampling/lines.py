@@ -148,7 +148,7 @@ class CpuLines:
 
     def __init__(self, target: Target, tables: list[Table], pool: Threads) -> None:
         self.target, self.tables, self.pool = target, tables, pool
-        self._trends: dict[int, NDArray[np.float32]] = {}
+        self._trends: dict[int, Array] = {}
 
     @property
     def _hierarchy(self) -> Hierarchy:
@@ -190,10 +190,10 @@ class CpuLines:
         self._set_free(side, values.T)
         return evidence.scales(tall_here, values, rank), self._moments(side)
 
-    def _trend_lines(self, side: int, trend: Trend) -> NDArray[np.float32]:
+    def _trend_lines(self, side: int, trend: Trend) -> Array:
         """Return the leading columns of what is known of each line of a side, and ones."""
         if side not in self._trends:
-            known, ones = self.target.known.values[side], np.ones((len(self.tables[side]), 1), np.float32)
+            known, ones = self.target.known.values[side], np.ones((len(self.tables[side]), 1))
             self._trends[side] = ones if known is None else np.hstack([known[:, trend.leading], ones])
         return self._trends[side]
 
