@@ -20,7 +20,7 @@ from onebit.certificates import directions, gibbs_risk
 from onebit.completers import efforts
 from onebit.engine.sampling.plan import Plan
 
-efforts.EFFORTS["default"] = (1.7, 60)
+efforts.EFFORTS["default"] = (6.0, 60)
 efforts.TRIAL = Plan(n_samples=15, n_burn_in=5, n_chains=2)
 gibbs_risk.TARGET = directions.TARGET = 0.004
 

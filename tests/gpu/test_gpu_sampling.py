@@ -51,11 +51,13 @@ def test_the_log_likelihood_along_the_whole_is_the_cpus(loss, rank, weight, devi
     np.testing.assert_allclose(one.curvature, two.curvature, rtol=1e-4, atol=1e-3)
 
 
-def test_lines_are_summed_changed_and_kept_as_on_the_cpu(device, small):
-    here, there, target = world(small, 3, LOGISTIC, device)
-    rng = np.random.default_rng(3)
+@pytest.mark.parametrize("rank", [3, 70])
+def test_lines_are_summed_changed_and_kept_as_on_the_cpu(rank, device, small):
+    here, there, target = world(small, rank, LOGISTIC, device)
+    rng, free = np.random.default_rng(3), rank + 1
     for side in (0, 1):
-        change = Change(np.eye(4) + 0.1 * rng.normal(size=(4, 4)), rng.normal(size=4))
+        matrix = np.eye(free) + 0.1 * rng.normal(size=(free, free)) / np.sqrt(free)
+        change = Change(matrix, rng.normal(size=free))
         for lines in (here, there):
             lines.change(side, change)
         one, two = here.moments()[side], there.moments()[side]

@@ -17,9 +17,9 @@ EFFORTS: dict[str, tuple[float, int]] = {
     "thorough": (2000.0, 5000),
 }
 # What a sweep of one chain is taken to cost on a core, in seconds: by itself, for each answer and side,
-# and for each row and column, at rank 10; a share of it grows with the square of the rank. Of a core of
-# 2020 (Neoverse-N1) whose neighbour has a chain too.
-_SWEEP, _ANSWER, _LINE, _GROWS = 5e-3, 2.2e-7, 1.3e-6, 0.3
+# and for each row and column, at rank 10; a share of it grows with the square of the rank. By the
+# sweeps of five real tables, two chains on two cores (Neoverse-N1).
+_SWEEP, _ANSWER, _LINE, _GROWS = 1.5e-2, 1.2e-7, 4e-6, 0.3
 # The same on a GPU (H200).
 _GPU_SWEEP, _GPU_ANSWER, _GPU_LINE = 5e-3, 1.2e-10, 1e-9
 # Short chains that are there to be ranked, and the chains of the last fit.

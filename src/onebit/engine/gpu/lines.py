@@ -29,6 +29,8 @@ Array = NDArray[np.float64]
 
 # Programs that share the rows of a solve, the chunks of a look along the whole, and all lines of a side.
 _SOLVERS, _LOOKERS, _PASSERS = 8192, 4096, 1024
+# Places of a line up to which a program multiplies it by a matrix.
+_WIDEST = 64
 # Pairs whose scores are found at once.
 _PAIRS_AT_ONCE = 2**21
 
@@ -297,12 +299,21 @@ class GpuLines:
         return triton.next_power_of_2(self.rank + 2)
 
     def _pass_over(self, side: int, matrix: torch.Tensor, out: torch.Tensor, change: bool) -> None:
+        """Multiply all lines of a side by a matrix, or write sums of their products."""
         edge, table = self._edge, self.tables[side]
+        if edge > _WIDEST:  # than a program can hold
+            lines = table[:, : self.rank + 2]
+            if change:
+                lines.copy_(lines.double() @ matrix[: self.rank + 2, : self.rank + 2])
+            else:
+                own = out[0].view(edge, edge)[: self.rank + 2, : self.rank + 2]
+                own.copy_(tall.inner(lines, lines))
+            return
         block = max(1, 2048 // edge**2)
         programs = min(-(-len(table) // block), _PASSERS)
         pass_over[(programs,)](
             table, matrix, out, len(table), CHANGE=change, PLACES=self.rank + 2, STRIDE=self.stride,
-            WIDTH=edge, BLOCK=block, PROGRAMS=programs, num_warps=4 if edge <= 64 else 16,
+            WIDTH=edge, BLOCK=block, PROGRAMS=programs, num_warps=4,
         )  # fmt: skip
 
     def change(self, side: int, change: Change) -> None:
