@@ -60,11 +60,11 @@ quarter of the length less that of the whole one. Times are medians."""
 CONTEST = """Made by `make bench-sampling`: log-loss of `AutoCompleter(random_state=0)` with its
 defaults and with `effort="quick"`, of SMURFF's probit sampler and of myFM's, which is told with every id
 its line of the pattern of answers, at several values of K and numbers of sweeps (a fifth of them is
-burn-in). On {cores} cores ({machine}), one after the other in one run; myFM uses one of them. Held out:
-5,000 answers of MovieLens 100k, a tenth of the others; splits of each at random: {splits}. Seconds are of
-the whole fit; of SMURFF, of its sweeps. The best of a peer is chosen by the held-out answers themselves,
-in its favour. "Worst R-hat" is the largest of every functional in AutoCompleter's `diagnostics_`, with
-its defaults, of all splits."""
+burn-in). On {cores} cores ({machine}), one after the other; who was scored in an earlier run on the same
+machine is not scored again. myFM uses one core. Held out: 5,000 answers of MovieLens 100k, a tenth of the
+others; splits of each at random: {splits}. Seconds are of the whole fit; of SMURFF, of its sweeps. The
+best of a peer is chosen by the held-out answers themselves, in its favour. "Worst R-hat" is the largest
+of every functional in AutoCompleter's `diagnostics_`, with its defaults, of all splits."""
 WORLD = """## World B3, {seeds} seeds
 
 Error against sign(M) in %, K = 10, no effects, {size} x {size}, 20 % seen. The oracle is a sampler

@@ -86,6 +86,8 @@ class World:
         """Start a chain at a draw from the prior."""
         tables, hyper = self.prior_draw(rng)
         lines = CpuLines(self.target, tables, POOL)
+        # One key for all. Under twenty keys from 41 on, the squares of the z-scores of the hinge loss and
+        # the gamma prior had a mean of 0.92; under 11 the largest was 6.8.
         return Chain(self.target, chain_key(12, number), lines, hyper)
 
     def pseudo_likelihood(self, scores, sign):
@@ -407,12 +409,18 @@ def test_stretches_are_drawn_given_each_other():
         (0.0, 0.0, 2e20, 1e20),  # a needle: its one point within reach of doubles is the present one
         (math.nan, 0.0, 0.0, 0.0),
         (0.0, math.inf, 0.0, 0.0),
-        (1e300, 0.0, 0.0, 0.0),
     ],
-    ids=["a needle", "not a number", "nothing", "a wall"],
+    ids=["a needle", "not a number", "nothing"],
 )
-def test_a_slice_that_cannot_be_drawn_from_ends(terms):
-    assert math.isfinite(slice_draw(*terms, 1.0, (1, 2), 0, 0))
+def test_a_slice_that_cannot_be_drawn_from_keeps_its_value(terms):
+    assert slice_draw(*terms, 1.0, (1, 2), 0, 0) == 0.0
+
+
+def test_a_slice_ends_at_a_wall_and_where_the_variance_is_no_double():
+    assert 1.0 < slice_draw(1e300, 0.0, 0.0, 0.0, 1.0, (1, 2), 0, 0) < 32.0
+    flat = [slice_draw(0.0, 0.0, 0.0, 0.0, 1e308, (1, 2), 0, sweep) for sweep in range(200)]
+    assert max(flat) < np.log(np.finfo(float).max) - np.log(1e308)
+    assert min(flat) < -10.0
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -9,6 +9,7 @@ from scipy import integrate
 from onebit import LogisticCompleter, load
 from onebit.data.observations import Observations
 from onebit.engine.cpu.presence import CpuTall
+from onebit.engine.gpu import data as gpu_data
 from onebit.engine.gpu import device as gpus
 from onebit.engine.gpu import lines as gpu_lines
 from onebit.engine.gpu.data import uploaded
@@ -239,6 +240,40 @@ def test_a_walk_ahead_changes_no_draw_and_does_not_outlive_a_change(device, smal
     changed = swept(True, False)
     np.testing.assert_array_equal(changed, swept(True, True))
     assert not np.allclose(plain, changed)
+
+
+@pytest.mark.parametrize("rows_at_once", [2, 5])
+def test_batches_change_no_draw(rows_at_once, device, small, monkeypatch):
+    tables = []
+    for lines_of_sums in (None, rows_at_once):
+        if lines_of_sums is not None:
+            monkeypatch.setattr(gpu_data, "SCRATCH", lines_of_sums * 4 * 16**2)
+        here, _, _ = world(small, 2, LOGISTIC, device)
+        batches = len(here.views[0].batches(here._line_bytes))
+        assert batches == 1 if lines_of_sums is None else batches > 1
+        for sweep in (1, 2):
+            for side in (0, 1):
+                here.draw(side, (1, 2), sweep, np.ones(3), np.zeros(3), None)
+            here.moments()
+        tables.append([here.table(side) for side in (0, 1)])
+    for one, two in zip(*tables, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_lines_that_are_not_finite_are_named_before_a_trend_moves_them(device, small):
+    here, _, target = world(small, 2, LOGISTIC, device)
+    size = len(here.table(0))
+    known = np.random.default_rng(0).normal(size=(size, 1)).astype(np.float32)
+    target.known = Known((to_device(known, device), None))
+    table = here.table(1).copy()
+    table[0, 0] = np.inf
+    here.put(1, table)
+    trend = Trend(
+        np.zeros((1, 3)), np.arange(1), np.zeros((2, 3)), np.ones((2, 3)), np.full(3, 1e-3),
+        np.zeros((3, 2)),
+    )  # fmt: skip
+    with np.errstate(all="ignore"), pytest.raises(FloatingPointError, match="diverged in sweep 4"):
+        here.draw(0, (1, 2), 4, np.ones(3), np.zeros(3), trend)
 
 
 def test_a_sampled_fit_runs_on_the_gpu_from_end_to_end(small, tmp_path):

@@ -140,7 +140,7 @@ BurnIn = Annotated[
 Effort = Annotated[
     str | None,
     typer.Option(
-        help="How long auto may sample: quick, default or thorough (12, 120, 1200 seconds of one core).",
+        help="How long auto may sample: quick, default or thorough (20, 200, 2000 seconds of one core).",
         autocompletion=lambda: list(EFFORTS),
     ),
 ]

@@ -146,7 +146,7 @@ def search_trials(search: Any) -> str:
             losses = search["log_loss"].to_numpy()[which]
             axes.plot(which + 1, losses, mark, color=colour, markersize=5, label=loss)
         axes.axhline(float(search["log_loss"].min()), color=GREY, linewidth=1, linestyle=":")
-        if "chosen" in search:
+        if "chosen" in search and search["chosen"].any():
             which = np.flatnonzero(search["chosen"].to_numpy(dtype=bool))
             losses = search["log_loss"].to_numpy()[which]
             axes.plot(which + 1, losses, "o", color=GREY, markersize=11, fillstyle="none", label="chosen")

@@ -6,19 +6,19 @@ import triton.language as tl
 
 @triton.jit
 def pass_over(
-    table, matrix, out, size,
+    table, small, size,
     CHANGE: tl.constexpr, PLACES: tl.constexpr, STRIDE: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
-    """Multiply all lines by a matrix if ``CHANGE``, or else add up their outer products.
+    """Multiply all lines by the matrix ``small`` if ``CHANGE``, or else add up their outer products.
 
-    A program takes every ``PROGRAMS``-th block of lines and writes a line of ``out``.
+    A program takes every ``PROGRAMS``-th block of lines and writes its sums to a matrix of its own there.
     """
     at = tl.arange(0, WIDTH)
     inside = at < PLACES
     both = at[:, None] * WIDTH + at[None, :]
     if CHANGE:
-        factor = tl.load(matrix + both)
+        factor = tl.load(small + both)
     else:
         total = tl.zeros((WIDTH, WIDTH), tl.float64)
     for first in range(tl.program_id(0) * BLOCK, size, PROGRAMS * BLOCK):
@@ -32,4 +32,4 @@ def pass_over(
         else:
             total += tl.sum(lines[:, :, None] * lines[:, None, :], axis=0)
     if not CHANGE:
-        tl.store(out + tl.program_id(0) * WIDTH * WIDTH + both, total)
+        tl.store(small + tl.program_id(0) * WIDTH * WIDTH + both, total)

@@ -29,10 +29,10 @@ Array = NDArray[np.float64]
 
 # Programs that share the rows of a solve, the chunks of a look along the whole, and all lines of a side.
 _SOLVERS, _LOOKERS, _PASSERS = 8192, 4096, 1024
-# Places of a line up to which a program multiplies it by a matrix.
+# Places of a line up to which a program can hold matrices of as many lines.
 _WIDEST = 64
-# Pairs whose scores are found at once.
-_PAIRS_AT_ONCE = 2**21
+# Wider lines that change at once, and pairs whose scores are found at once.
+_AT_ONCE = 2**21
 
 
 def _parts(rank: int) -> tuple[int, int]:
@@ -201,18 +201,25 @@ class GpuLines:
             )  # fmt: skip
         moved = None
         if trend is not None and kept:
+            self._check_finite(side, sweep)
             moved = self._moved(side, evidence, trend)
         found = on_its_way(torch.cat([scales.sum(0), self._sums(side)]))
         if side == 0:
             self._walk_ahead(1, key, sweep)
         said, sums = np.split(found(), [edge * edge + edge])
         if not np.isfinite(sums).all():
-            bad = torch.nonzero(~torch.isfinite(self.tables[side]).all(1)).flatten()
-            raise diverged(target, side, sweep, int(bad[0]) if len(bad) else None)
+            self._check_finite(side, sweep)
+            raise diverged(target, side, sweep, None)
         if moved is None:
             square, pull = said[: edge * edge].reshape(edge, edge), said[edge * edge :]
             moved = np.concatenate([square[:rank, :rank].ravel(), pull[:rank]])
         return moved, self._moments(side, sums)
+
+    def _check_finite(self, side: int, sweep: int) -> None:
+        """Refuse to go on with lines that are not finite."""
+        bad = torch.nonzero(~torch.isfinite(self.tables[side]).all(1)).flatten()
+        if len(bad):
+            raise diverged(self.target, side, sweep, int(bad[0]))
 
     def _moved(self, side: int, evidence: Evidence, trend: Trend) -> Array:
         """Move all lines of a side along a trend; return what they say of the scales of the columns."""
@@ -245,9 +252,9 @@ class GpuLines:
     def _temperature(self) -> torch.Tensor:
         return to_device(np.array([self.target.temperature]), self.device)
 
-    def _free(self, side: int, rows: slice = slice(None)) -> torch.Tensor:
-        """Return the factors of some lines, then the effect if there is one."""
-        table = self.tables[side][rows]
+    def _free(self, side: int) -> torch.Tensor:
+        """Return the factors of all lines, then the effect if there is one."""
+        table = self.tables[side]
         if not self.target.hierarchy.has_effect(side):
             return table[:, : self.rank]
         return torch.cat([table[:, : self.rank], table[:, self.rank + 1 : self.rank + 2]], 1)
@@ -275,14 +282,18 @@ class GpuLines:
 
     def _sums(self, side: int) -> torch.Tensor:
         """Return the products of a side's lines with themselves and with what is known, one by one."""
-        edge, table = self._edge, self.tables[side]
-        out = torch.zeros((_PASSERS, edge * edge), dtype=torch.float64, device=self.device)
-        self._pass_over(side, out, out, change=False)
+        edge, lines = self._edge, self.tables[side][:, : self.rank + 2]
+        if edge > _WIDEST:
+            own = torch.zeros((edge, edge), dtype=torch.float64, device=self.device)
+            own[: self.rank + 2, : self.rank + 2] = tall.inner(lines, lines)
+        else:
+            out = torch.zeros((_PASSERS, edge, edge), dtype=torch.float64, device=self.device)
+            self._pass_over(side, out, change=False)
+            own = out.sum(0)
         known: Any = self.target.known.values[side]
-        own = out.sum(0)
         if known is None:
-            return own
-        return torch.cat([own, tall.inner(known, table[:, : self.rank + 2]).flatten()])
+            return own.flatten()
+        return torch.cat([own.flatten(), tall.inner(known, lines).flatten()])
 
     def _moments(self, side: int, sums: Array) -> Moments:
         """Take products of lines apart: those with their 1 are sums of the lines themselves."""
@@ -298,21 +309,13 @@ class GpuLines:
     def _edge(self) -> int:
         return triton.next_power_of_2(self.rank + 2)
 
-    def _pass_over(self, side: int, matrix: torch.Tensor, out: torch.Tensor, change: bool) -> None:
-        """Multiply all lines of a side by a matrix, or write sums of their products."""
+    def _pass_over(self, side: int, small: torch.Tensor, change: bool) -> None:
+        """Multiply all lines of a side by a small matrix, or write sums of their products there."""
         edge, table = self._edge, self.tables[side]
-        if edge > _WIDEST:  # than a program can hold
-            lines = table[:, : self.rank + 2]
-            if change:
-                lines.copy_(lines.double() @ matrix[: self.rank + 2, : self.rank + 2])
-            else:
-                own = out[0].view(edge, edge)[: self.rank + 2, : self.rank + 2]
-                own.copy_(tall.inner(lines, lines))
-            return
         block = max(1, 2048 // edge**2)
         programs = min(-(-len(table) // block), _PASSERS)
         pass_over[(programs,)](
-            table, matrix, out, len(table), CHANGE=change, PLACES=self.rank + 2, STRIDE=self.stride,
+            table, small, len(table), CHANGE=change, PLACES=self.rank + 2, STRIDE=self.stride,
             WIDTH=edge, BLOCK=block, PROGRAMS=programs, num_warps=4,
         )  # fmt: skip
 
@@ -322,25 +325,32 @@ class GpuLines:
         places, whole = self._places[side], np.eye(self._edge)
         whole[self._squares[side]], whole[self.rank, places] = change.matrix, change.shift
         matrix = to_device(whole, self.device)
-        self._pass_over(side, matrix, matrix, change=True)
+        if self._edge <= _WIDEST:
+            self._pass_over(side, matrix, change=True)
+            return
+        used = slice(0, self.rank + 2)
+        for begin in range(0, len(self.tables[side]), _AT_ONCE):
+            lines = self.tables[side][begin : begin + _AT_ONCE, used]
+            lines.copy_(lines.double() @ matrix[used, used])
 
     def along(self, scale: Array, level: float, centres: tuple[float, float]) -> Along:
         """Return the log-likelihood where the whole is changed, and how it bends."""
         view, rank, size = self.views[0], self.rank, self.rank + 3
         width = triton.next_power_of_2(max(size + 1, 16))
-        out = torch.zeros((_LOOKERS, 1 + width**2), dtype=torch.float64, device=self.device)
+        lookers = min(_LOOKERS if width <= _WIDEST else _LOOKERS // 16, max(view.n_chunks, 1))
+        out = torch.zeros((lookers, 1 + width**2), dtype=torch.float64, device=self.device)
         told = [self.target.temperature, level, *centres, *scale[: rank + 2]]
         settings = to_device(np.array(told), self.device)
         for piece, copies in self._pieces(0):
             first, last = piece.batch.chunks
             if last > first:
-                along_walk[(min(last - first, _LOOKERS),)](
+                along_walk[(min(last - first, lookers),)](
                     piece.answers, piece.weight, copies, view.start, view.chunk_row, view.row_chunk,
                     self.tables[1], self.tables[0], settings, out, last - first, first,
                     piece.first,
                     WEIGHTED=len(view.weight) > 0, COPIED=len(copies) > 0, BLOCK=32,
-                    PROGRAMS=min(last - first, _LOOKERS), OUT=out.shape[1],
-                    WIDTH=width, num_warps=1 if width <= 32 else 2, **self._layout,
+                    PROGRAMS=min(last - first, lookers), OUT=out.shape[1],
+                    WIDTH=width, num_warps=max(1, width // 32), **self._layout,
                 )  # fmt: skip
         found = to_host(out.sum(0))
         sums = found[1:].reshape(width, width)[:, :size]
@@ -353,8 +363,8 @@ class GpuLines:
             self._beside.wait_stream(torch.cuda.current_stream(self.device))
         rank, found = self.rank, np.empty(len(rows))
         with torch.cuda.stream(self._beside):
-            for begin in range(0, len(rows), _PAIRS_AT_ONCE):
-                part = slice(begin, begin + _PAIRS_AT_ONCE)
+            for begin in range(0, len(rows), _AT_ONCE):
+                part = slice(begin, begin + _AT_ONCE)
                 left, right = (
                     table[to_device(np.asarray(codes[part]), self.device).long()]
                     for table, codes in zip(self.tables, (rows, columns), strict=True)

@@ -16,7 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-# Bytes of one buffer (smaller arrays are copied at once), and of what is worth a thread of its own.
+# Bytes of what is pinned as a whole, of one buffer (smaller arrays are copied at once), and of what is
+# worth a thread of its own.
+SMALL = 2**16
 BUFFER = 2**24
 PIECE = 2**29
 THREADS = min(8, os.cpu_count() or 1)
@@ -48,9 +50,10 @@ def to_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
     source = as_tensor(array)
     if device.type == "cpu":
         return source.clone()
+    if array.nbytes <= SMALL:  # nobody waits: what is pinned is kept until it has been copied
+        return source.pin_memory().to(device, non_blocking=True)
     if array.nbytes <= BUFFER:
-        # From ordinary memory it has been read when the call returns; the device need not have it yet.
-        return source.to(device, non_blocking=True)
+        return source.to(device)
     target = torch.empty(source.shape, dtype=source.dtype, device=device)
     _in_pieces(_upwards, source.view(-1), target.view(-1))
     return target

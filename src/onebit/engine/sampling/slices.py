@@ -34,7 +34,7 @@ def slice_draw(a, b, c, d, variance, key, number, sweep):
     """Draw ``t`` from the density ``~ exp(a t - b e^-t + c e^t - d e^2t)``, the present value being 0.
 
     Where the slice is too thin for doubles, or the density is not a number, the present value stays: a
-    step that leaves the target as it is. So does one beyond which ``variance e^t`` is no double.
+    step that leaves the target as it is. Where ``variance e^t`` is no double, the density is nothing.
     """
     row, purpose = np.uint32(_BEYOND_ROWS - number), use(0, OF_ROWS, 0)
     words = random_words(key, 0, row, sweep, purpose)
