@@ -51,7 +51,7 @@ def test_probabilities_are_the_mean_of_the_draws_sigmoids(logistic):
     assert ends == pytest.approx(np.sort(scores, axis=1)[:, [5, -6]], abs=1e-6)
     with pytest.raises(ValueError, match=r"level 0\.99 holds less than one of the 60 draws"):
         logistic.predict_interval(pairs, level=0.99)
-    with pytest.raises(ValueError, match="level must be a number between 0 and 1, got 'high'"):
+    with pytest.raises(ValueError, match="level must be between 0 and 1, got 'high'"):
         logistic.predict_interval(pairs, level="high")
 
 
