@@ -224,7 +224,7 @@ def test_an_effort_buys_sweeps_by_a_reckoning_that_grows_with_the_table_and_the_
         assert plan.n_chains * plan.sweeps * budget.sweep(shape, n, 10) <= budget.seconds
         assert plan.settle == "auto"
     assert few.n_chains * few.n_samples < many.n_chains * many.n_samples
-    assert many.n_chains == 4
+    assert (few.n_chains, many.n_chains) == (2, 4)  # fewer chains rather than shorter ones
     asked = Budget(12.0, 200, n_samples=7, n_chains=3, n_burn_in=1).plan(shape, n, 10, 0.0)
     assert (asked.n_samples, asked.n_chains, asked.n_burn_in, asked.settle) == (7, 3, 1, None)
 

@@ -216,6 +216,8 @@ CHAINS = {
     "fewer rows": lambda t, c: t.update({"chain.0.0": t["chain.0.0"][:-1]}),
     "a table without its ones": lambda t, c: t["chain.0.0"].__setitem__((0, 2), 5.0),
     "a negative variance": lambda t, c: t["chain.0.hyper"].__setitem__(0, -1.0),
+    "sums of other lines": lambda t, c: t["chain.0.moments.0.gram"].__setitem__((0, 0), -1.0),
+    "lines without sums": lambda t, c: t.pop("chain.0.moments.1.total"),
     "a draw that is none": lambda t, c: t["kept.rows"].__setitem__((0, 0, 0), np.nan),
     "fewer draws": lambda t, c: t.update({"kept.intercept": t["kept.intercept"][:-1]}),
     "another count": lambda t, c: c.update(draws=1),

@@ -23,8 +23,9 @@ from onebit.engine.gpu import kernels
 from onebit.engine.gpu.data import DeviceView
 from onebit.engine.gpu.memory import state_bytes
 from onebit.engine.gpu.predict import TopFinder, on_device
-from onebit.engine.gpu.side import DeviceSide, LineLayout
+from onebit.engine.gpu.side import DeviceSide
 from onebit.engine.gpu.sorting import sorted_views
+from onebit.engine.gpu.walks import LineLayout
 from onebit.engine.gpu.workers import Gpu
 from onebit.engine.scoring import score_moments
 from onebit.model.gaussians import packed_size

@@ -14,12 +14,14 @@ from onebit import (
     simulate,
 )
 from onebit.engine.descent import Schedule, minimise
-from onebit.engine.gpu import data, side, start
+from onebit.engine.gpu import data, side, start, walks
 from onebit.engine.gpu import device as gpus
 from onebit.engine.gpu.device import DeviceError
 from onebit.engine.gpu.memory import LARGEST_RANK, answer_bytes, sort_bytes, state_bytes
 from onebit.engine.gpu.transfer import to_host
+from onebit.engine.gpu.walks import LineLayout
 from onebit.engine.gpu.workers import Gpu
+from onebit.engine.rotation import Change
 from onebit.model.gaussians import Gaussians, packed_size
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import GIBBS, HINGE, LOGISTIC
@@ -118,9 +120,47 @@ def test_independent_coordinates_go_to_the_minimum_of_their_majoriser(rank, cpu,
         np.testing.assert_allclose(ours[0].gaussians().mean[i], np.linalg.solve(system, pull), atol=1e-5)
 
 
+@pytest.mark.parametrize("loss", [LOGISTIC, GIBBS], ids=lambda loss: loss.name)
+def test_a_side_that_walks_ahead_changes_no_round(loss, gpu, monkeypatch):
+    """Nor does it walk where something changes first: steps that are held back, other coordinates."""
+    seen = random_answers((6, 5), 0.8, 1)
+    hierarchy = hierarchy_of(seen, 2)
+    begin, begun = gpu.start(seen, hierarchy, np.random.default_rng(0)), []
+    begins = walks.Walk.begin
+
+    def noted(walk, *arguments):
+        begun.append(walk)
+        begins(walk, *arguments)
+
+    def descended():
+        settings = {"full": True, "temperature": 1.0, "schedule": Schedule(9, 1e-12), "workers": gpu}
+        return minimise(seen, hierarchy, loss, begin, **settings).path
+
+    monkeypatch.setattr(walks.Walk, "begin", noted)
+    ahead = descended()
+    # Two a round, but for the columns of the fourth and the eighth, which coordinates follow.
+    assert len(begun) == (16 if loss is LOGISTIC else 0)
+    monkeypatch.setattr(side.DeviceSide, "lead_to", lambda *_: None)
+    np.testing.assert_array_equal(descended(), ahead)
+
+
+def test_a_walk_that_was_begun_does_not_outlive_a_change_of_lines(gpu):
+    seen = random_answers((6, 5), 0.8, 1)
+    hierarchy = hierarchy_of(seen, 2)
+    losses = []
+    for ahead in (False, True):
+        (sides,) = both_sides(seen, hierarchy, True, gpu)
+        sides[0].lead_to(sides[1] if ahead else None)
+        one_pass(sides, hierarchy, 0, LOGISTIC)
+        assert (sides[1].walk._walked is not None) == ahead
+        sides[1].change_coordinates(Change(2.0 * np.eye(3), np.ones(3)))
+        losses.append(one_pass(sides, hierarchy, 1, LOGISTIC))
+    assert losses[0] == losses[1]
+
+
 def cut(monkeypatch, chunk, group, scratch):
     """Cut the data into other chunks, groups and batches."""
-    for module in (data, side, start):
+    for module in (data, side, start, walks):
         if hasattr(module, "CHUNK"):
             monkeypatch.setattr(module, "CHUNK", chunk)
         if hasattr(module, "GROUP"):
@@ -134,7 +174,7 @@ def test_rows_of_many_chunks_and_batches_give_the_same(monkeypatch, cpu, gpu, de
     pairs = np.array([(0, j % 5) for j in range(60)] + [(i, i % 5) for i in range(1, 6)])
     seen = Observations.from_pairs(pairs, rng.choice([-1, 1], len(pairs)))
     hierarchy = hierarchy_of(seen, 2)
-    cut(monkeypatch, 8, 3, 2 * 4 * side.LineLayout(2).partial)
+    cut(monkeypatch, 8, 3, 2 * 4 * LineLayout(2).partial)
     theirs, ours = both_sides(seen, hierarchy, True, cpu, gpu)
     assert len(ours[0].walk.batches) > 2
     assert max(len(batch.group_begin) for batch in ours[0].walk.batches) == 3

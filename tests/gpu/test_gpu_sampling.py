@@ -229,10 +229,10 @@ def test_a_walk_ahead_changes_no_draw_and_does_not_outlive_a_change(device, smal
                 _, moments = here.draw(side, (1, 2), sweep, np.ones(3), np.zeros(3), None)
                 if changes:
                     here.change(0, half)
-            again = here.moments()
             if not changes:
-                np.testing.assert_array_equal(moments.gram, again[1].gram)
-                assert here._walked is not None
+                np.testing.assert_array_equal(moments.gram, here.moments()[1].gram)
+            here.expect((1, 2), sweep + 1)
+            assert here._walked == (0, (1, 2), sweep + 1)
         return here.table(0)
 
     plain = swept(False, False)
@@ -254,7 +254,7 @@ def test_batches_change_no_draw(rows_at_once, device, small, monkeypatch):
         for sweep in (1, 2):
             for side in (0, 1):
                 here.draw(side, (1, 2), sweep, np.ones(3), np.zeros(3), None)
-            here.moments()
+            here.expect((1, 2), sweep + 1)
         tables.append([here.table(side) for side in (0, 1)])
     for one, two in zip(*tables, strict=True):
         np.testing.assert_array_equal(one, two)

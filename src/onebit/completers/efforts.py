@@ -13,7 +13,7 @@ from onebit.engine.sampling.plan import Plan
 # Seconds of one core (or of a GPU) for sampling, and the most draws of a chain.
 EFFORTS: dict[str, tuple[float, int]] = {
     "quick": (20.0, 200),
-    "default": (200.0, 1000),
+    "default": (200.0, 1500),
     "thorough": (2000.0, 5000),
 }
 # What a sweep of one chain is taken to cost on a core, in seconds: by itself, for each answer and side,
@@ -22,9 +22,11 @@ EFFORTS: dict[str, tuple[float, int]] = {
 _SWEEP, _ANSWER, _LINE, _GROWS = 1.5e-2, 1.2e-7, 4e-6, 0.3
 # The same on a GPU (H200).
 _GPU_SWEEP, _GPU_ANSWER, _GPU_LINE = 5e-3, 1.2e-10, 1e-9
-# Short chains that are there to be ranked, and the chains of the last fit.
+# Short chains that are there to be ranked.
 TRIAL = Plan(n_samples=40, n_burn_in=20, n_chains=2)
-CHAINS, FEWEST = 4, 50
+# The chains of the last fit, and the fewest draws of one. What all rows share moves by some hundred
+# sweeps: where four chains would be shorter than so many, two or three longer ones take their place.
+CHAINS, FEW_CHAINS, LONG, FEWEST = 4, 2, 1000, 50
 # The share of the seconds that a trial may take before its chains are the shortest, and its most draws.
 _TRIAL_SHARE, _LONGEST_TRIAL = 0.1, 200
 
@@ -86,7 +88,8 @@ class Budget:
         sweeps = int(max(self.seconds - spent, 0.0) / self.sweep(shape, n, rank))
         chains = self.n_chains
         if chains is None:
-            chains = min(CHAINS, max(sweeps // (self._burn_in + FEWEST), 1))
+            affordable = max(sweeps // (self._burn_in + FEWEST), 1)
+            chains = min(CHAINS, max(sweeps // LONG, FEW_CHAINS), affordable)
         if self.n_samples is not None:
             return Plan(self.n_samples, self._burn_in, chains)
         draws = min(max(sweeps // chains - self._burn_in, FEWEST), self.most_draws)

@@ -58,6 +58,13 @@ class WorkingSide(Protocol):
         """
         ...
 
+    def lead_to(self, other: Any) -> None:
+        """Learn which side passes right after the next pass of this one; None: something changes before.
+
+        That pass may begin before its prior is known.
+        """
+        ...
+
     def pass_over(
         self,
         table: Any,

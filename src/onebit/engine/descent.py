@@ -257,6 +257,8 @@ class Descent:
         hold = self.n_iter <= self.told
         for k in (0, 1):
             before = self.sides[k].snapshot() if self.step < 1.0 else None
+            straight = before is None and not (k == 1 and self._turns_now())
+            self.sides[k].lead_to(self.sides[1 - k] if straight else None)
             self.path.append(self._objective(k, solve=True))
             if before is not None:
                 if len(self.path) > 1 and self.path[-1] > self.path[-2] * (1.0 + ROUNDING):
@@ -265,14 +267,17 @@ class Descent:
                 before = None  # before the other side's is taken: there may be room for one
             if self.n_iter > self.held:
                 self.hyper = self.hierarchy.update(self._sums(), self.hyper, hold)
-        if self.n_iter > self.held and self.n_iter % ROTATE_EVERY == 0:
+        if self._turns_now():
             self._change_coordinates(hold)
         self._release()
         self.settled = self._has_settled()
 
+    def _turns_now(self) -> bool:
+        """Say whether coordinates change at the end of this round."""
+        due = self.n_iter > self.held and self.n_iter % ROTATE_EVERY == 0
+        return due and self.full and self.hierarchy.rotates
+
     def _change_coordinates(self, hold: bool) -> None:
-        if not (self.full and self.hierarchy.rotates):
-            return
         assert isinstance(self.hierarchy, Hierarchy)
         moments = (self.sides[0].second_moment(), self.sides[1].second_moment())
         better = best_coordinates(self.hierarchy, moments, self._sums(), self.hyper, hold)

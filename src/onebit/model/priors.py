@@ -230,11 +230,8 @@ class Gamma:
 
     def draw(self, count: ArrayLike, energy: ArrayLike, rng: np.random.Generator) -> Array:
         """Draw from ``GIG(2 rate, energy, shape - count / 2)``, a column at a time."""
-        count, energy = np.broadcast_arrays(*_checked(count, energy))
-        a, order = 2.0 * self.rate, self.shape - 0.5 * count
-        return np.array(
-            [generalised_inverse_gaussian(p, a, b, rng) for p, b in zip(order, energy, strict=True)]
-        )
+        count, energy = _checked(count, energy)
+        return generalised_inverse_gaussian(self.shape - 0.5 * count, 2.0 * self.rate, energy, rng)
 
     @property
     def terms(self) -> tuple[float, float, float]:

@@ -65,8 +65,6 @@ class Crew:
             many = [setting] * len(given)
             states = self.cluster.each(task, many, given, told, what="begin")
             made.append(kind(blocks, setting, states, values))
-        if blocks.side == 0:  # columns follow rows without a change of coordinates between them
-            made[0].next_side = made[1]
         return made[0], made[1]
 
 

@@ -253,12 +253,16 @@ class DividedSide(_Side):
     """The side whose states lie with its answers, a part for each block."""
 
     # The other side, where what is said of it can be summed up while this side's sums travel.
-    next_side: WholeSide | None = None
+    _next: WholeSide | None = None
 
     @property
     def table(self) -> DividedSide:
         """What the other side's answers are to be gathered from: this side itself."""
         return self
+
+    def lead_to(self, other: WholeSide | None) -> None:
+        """Have what is said of the other side summed up right after the next pass; None: wait."""
+        self._next = other
 
     def pass_over(
         self, table: Any, prior: HyperPosterior, temperature: float, loss: Loss, solve: bool,
@@ -277,8 +281,8 @@ class DividedSide(_Side):
                 what=f"move-{self.word}",
             )
         )  # fmt: skip
-        if self.next_side is not None:
-            self.next_side.listen(self, loss)
+        if self._next is not None:
+            self._next.listen(self, loss)
         return self._sums().loss
 
 
@@ -301,6 +305,9 @@ class WholeSide(_Side):
         """Take up new states (futures), and make the table of them."""
         super().take(states)
         self.table = self.cluster.submit(table_of, states[0], self.setting, what=f"table-of-{self.word}")
+
+    def lead_to(self, other: DividedSide | None) -> None:
+        """Nothing: the other side's pass needs its prior from the start."""
 
     def pass_over(
         self, table: DividedSide, prior: HyperPosterior, temperature: float, loss: Loss, solve: bool,

@@ -77,6 +77,10 @@ class CpuTall:
         """Return ``left' right``."""
         return tall.inner(left, right, self.pool)
 
+    def grams(self, matrix: NDArray[Any], weights: Array) -> Array:
+        """Return ``matrix' diag(w) matrix`` for each line ``w`` of the weights."""
+        return tall.grams(matrix, weights, self.pool)
+
     def product(self, matrix: NDArray[Any], small: Array) -> Array:
         """Return ``matrix small``."""
         return tall.times(matrix, np.ascontiguousarray(small), self.pool)

@@ -76,6 +76,9 @@ class Side:
             return precision, linear
         return precision, linear + precision * tall.times(self.known, slopes.mean, self.pool)
 
+    def lead_to(self, other: Side | None) -> None:
+        """Threads have nothing to wait for: no pass begins before its time."""
+
     def pass_over(
         self,
         table: NDArray[np.float32],

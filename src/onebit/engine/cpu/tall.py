@@ -49,6 +49,38 @@ def _block_products(first, last, left, right, out):
                 out[block, b, a] = total[b, a]
 
 
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def _block_grams(first, last, tall, weights, out):
+    """Write the weighted products of the columns of blocks ``first:last`` of rows, pair by pair.
+
+    A pair's product is formed once for all weights, of four rows at once; rows beyond the last weigh
+    nothing.
+    """
+    wide, count, size = tall.shape[1], weights.shape[0], tall.shape[0]
+    pairs = wide * (wide + 1) // 2
+    products = np.empty((4, pairs))
+    for block in range(first, last):
+        total = np.zeros((count, pairs))
+        end = min((block + 1) * _BLOCK, size)
+        for i in range(block * _BLOCK, end, 4):
+            for row in range(4):
+                line, at = tall[min(i + row, size - 1)], 0
+                for a in range(wide):
+                    for b in range(a + 1):
+                        products[row, at + b] = line[a] * line[b]
+                    at += a + 1
+            for k in range(count):
+                w0 = weights[k, i]
+                w1 = weights[k, i + 1] if i + 1 < end else 0.0
+                w2 = weights[k, i + 2] if i + 2 < end else 0.0
+                w3 = weights[k, i + 3] if i + 3 < end else 0.0
+                for at in range(pairs):
+                    total[k, at] += (w0 * products[0, at] + w1 * products[1, at]) + (
+                        w2 * products[2, at] + w3 * products[3, at]
+                    )
+        out[block] = total
+
+
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _lines(begin, end, tall, turned, out):
     """Write rows ``begin:end`` of ``tall turned'``, four columns of it at a time."""
@@ -94,6 +126,30 @@ def inner(left: NDArray[Any], right: NDArray[Any], pool: Threads) -> Array:
         _BLOCK * left.shape[1],
     )
     return np.ascontiguousarray(out.sum(axis=0).T)
+
+
+def grams(tall: Array, weights: Array, pool: Threads) -> Array:
+    """Return ``tall' diag(w) tall`` for each line ``w`` of the weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onebit.engine.cpu.tall import grams
+    >>> from onebit.engine.cpu.threads import Threads
+    >>> grams(np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([[1.0, 3.0]]), Threads(1, None)).tolist()
+    [[[1.0, 2.0], [2.0, 7.0]]]
+    """
+    wide, blocks = tall.shape[1], -(-len(tall) // _BLOCK)
+    lower = np.tril_indices(wide)
+    out = np.empty((blocks, len(weights), len(lower[0])))
+    pool.even(
+        lambda first, last: _block_grams(first, last, tall, weights, out),
+        blocks,
+        _BLOCK * len(weights) * wide,
+    )
+    full = np.empty((len(weights), wide, wide))
+    full[:, lower[0], lower[1]] = full[:, lower[1], lower[0]] = out.sum(axis=0)
+    return full
 
 
 def times(tall: NDArray[Any], small: Array, pool: Threads) -> Array:

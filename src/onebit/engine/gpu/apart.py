@@ -20,8 +20,9 @@ from onebit.engine.cpu.side import Side
 from onebit.engine.gpu import kernels
 from onebit.engine.gpu.data import GROUP, uploaded
 from onebit.engine.gpu.device import at_work
-from onebit.engine.gpu.side import DeviceSide, LineLayout, Walk
+from onebit.engine.gpu.side import DeviceSide
 from onebit.engine.gpu.transfer import to_device, to_host
+from onebit.engine.gpu.walks import LineLayout, Walk
 from onebit.model.gaussians import Gaussians
 from onebit.model.losses import Loss
 
@@ -66,7 +67,7 @@ def accumulated(
         return Natural(
             np.ascontiguousarray(found[:, layout.precision]),
             found[:, slots] - found[:, layout.offset],
-            np.array([walk.total()]),
+            to_host(walk.loss()[None]),
         )
 
 

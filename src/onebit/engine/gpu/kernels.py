@@ -67,6 +67,15 @@ def _chunk_bounds(start, chunk_row, row_chunk, chunk, CHUNK: tl.constexpr):
 
 
 @triton.jit
+def _both_parts(table, answer, there, low, high, inside, STRIDE: tl.constexpr):
+    """Return both parts of the lines that some answers name, zeros for those that are not there."""
+    lines = table + (answer & _CODE_BITS).to(tl.int64) * STRIDE
+    first = tl.load(lines[:, None] + low[None, :], mask=there[:, None], other=0.0)
+    mask = there[:, None] & inside[None, :]
+    return first, tl.load(lines[:, None] + high[None, :], mask=mask, other=0.0)
+
+
+@triton.jit
 def walk(
     answers, weight, start, chunk_row, row_chunk, other, own, own_place, own_factor, mean_place,
     partial, loss, first_chunk, first_answer,
@@ -93,21 +102,23 @@ def walk(
     sum_high = tl.zeros((BLOCK, HIGH), tl.float32)
     linear = tl.zeros((BLOCK, HIGH), tl.float32)
     total = tl.zeros((BLOCK,), tl.float32)
+    # Lines are asked for one block ahead, and their codes one block before that: memory is far away.
+    k = tl.arange(0, BLOCK)
+    answer = tl.load(answers + begin + k, mask=k < count, other=0)
+    next_low, next_high = _both_parts(other, answer, k < count, low, high, inside, STRIDE)
+    coming = tl.load(answers + begin + k + BLOCK, mask=k + BLOCK < count, other=0)
     for at in range(0, count, BLOCK):
-        k = at + tl.arange(0, BLOCK)
-        there = k < count
-        answer = tl.load(answers + begin + k, mask=there, other=0)
+        there, later = at + k < count, at + BLOCK + k
         y = tl.where(answer < 0, -1.0, 1.0)
-        lines = other + (answer & _CODE_BITS).to(tl.int64) * STRIDE
-        tile_low = tl.load(lines[:, None] + low[None, :], mask=there[:, None], other=0.0)
-        mask_high = there[:, None] & inside[None, :]
-        tile_high = tl.load(lines[:, None] + high[None, :], mask=mask_high, other=0.0)
+        tile_low, tile_high, answer = next_low, next_high, coming
+        next_low, next_high = _both_parts(other, answer, later < count, low, high, inside, STRIDE)
+        coming = tl.load(answers + begin + later + BLOCK, mask=later + BLOCK < count, other=0)
         moment = tl.sum(tile_low * own_low[None, :], axis=1)
         moment += tl.sum(tile_high * own_high[None, :], axis=1)
         mean = tl.sum(tile_high * own_mean[None, :], axis=1)
         slope, curvature, bound = _majorise(CODE, y, mean, moment)
         if WEIGHTED:
-            u = tl.load(weight + begin + k, mask=there, other=0.0)
+            u = tl.load(weight + begin + at + k, mask=there, other=0.0)
             slope, curvature, bound = u * slope, u * curvature, u * bound
         total += tl.where(there, bound, 0.0)
         if KEEP:

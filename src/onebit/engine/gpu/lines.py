@@ -16,8 +16,8 @@ from onebit.engine.gpu import tall
 from onebit.engine.gpu.data import CHUNK, GROUP, DeviceView, Piece
 from onebit.engine.gpu.line_kernels import pass_over
 from onebit.engine.gpu.presence import GpuTall
-from onebit.engine.gpu.side import fold_groups
 from onebit.engine.gpu.transfer import on_its_way, to_device, to_host
+from onebit.engine.gpu.walks import fold_groups
 from onebit.engine.gpu.whole_kernels import along_walk
 from onebit.engine.sampling.lines import Change, Codes, Moments, Place, diverged
 from onebit.engine.sampling.target import Table, Target, filled_table
@@ -68,8 +68,7 @@ class GpuLines:
             for array in (strips, totals.astype(np.int64), tails.astype(np.float32))
         )
         self._partial = self._room()
-        # The sweep of the last draw, and the draw whose first walk has been made already.
-        self._present: tuple[tuple[int, int], int] | None = None
+        # The draw whose first walk has been made already.
         self._walked: tuple[int, tuple[int, int], int] | None = None
         on_cpu = self.device.type == "cpu"
         self._beside = None if on_cpu else torch.cuda.Stream(self.device, priority=-1)
@@ -149,6 +148,10 @@ class GpuLines:
             )  # fmt: skip
         fold_groups(self._partial, piece.batch)
 
+    def expect(self, key: tuple[int, int], sweep: int) -> None:
+        """Begin the next sweep: the host comes with its prior when the walk is on its way."""
+        self._walk_ahead(0, key, sweep)
+
     def _walk_ahead(self, side: int, key: tuple[int, int], sweep: int) -> None:
         """Begin a draw before its prior is known, which the variables of the answers do not ask for.
 
@@ -167,7 +170,7 @@ class GpuLines:
     ) -> tuple[Array, Moments]:  # fmt: skip
         """Draw all lines of a side; return what they say of the columns' scales, and their moments."""
         target, view, rank = self.target, self.views[side], self.rank
-        walked, self._walked, self._present = self._walked == (side, key, sweep), None, (key, sweep)
+        walked, self._walked = self._walked == (side, key, sweep), None
         # In one piece: a copy takes as long as it takes to begin.
         sent = to_device(np.concatenate([precision, linear]), self.device)
         before, centre = sent[: len(precision)], sent[None, len(precision) :]
@@ -273,11 +276,7 @@ class GpuLines:
     def moments(self) -> list[Moments]:
         """Return the sums over the lines of both sides."""
         parts = [self._sums(side) for side in (0, 1)]
-        found = on_its_way(torch.cat(parts))
-        if self._present is not None:
-            key, sweep = self._present
-            self._walk_ahead(0, key, sweep + 1)
-        both = np.split(found(), [len(parts[0])])
+        both = np.split(to_host(torch.cat(parts)), [len(parts[0])])
         return [self._moments(side, sums) for side, sums in enumerate(both)]
 
     def _sums(self, side: int) -> torch.Tensor:

@@ -7,8 +7,8 @@ import torch
 from onebit.data.observations import Observations
 from onebit.engine.gpu.data import CHUNK, SCRATCH, STREAMED
 from onebit.engine.gpu.device import TooLittleMemory, interpreted
-from onebit.engine.gpu.side import LineLayout
 from onebit.engine.gpu.sorting import AT_ONCE
+from onebit.engine.gpu.walks import LineLayout
 from onebit.model.gaussians import packed_size
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.learnt_prior import LearntPrior

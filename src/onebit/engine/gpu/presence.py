@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from onebit.engine.gpu import kernels, tall
 from onebit.engine.gpu.data import CHUNK, GROUP, DeviceView
-from onebit.engine.gpu.side import fold_groups
 from onebit.engine.gpu.transfer import to_device, to_host
+from onebit.engine.gpu.walks import fold_groups
 from onebit.model.placing import DAMPING
 
 Array = NDArray[np.float64]
@@ -32,6 +32,11 @@ class GpuTall:
     def inner(self, left: torch.Tensor, right: torch.Tensor) -> Array:
         """Return ``left' right``."""
         return to_host(tall.inner(left, right))
+
+    def grams(self, matrix: torch.Tensor, weights: torch.Tensor) -> Array:
+        """Return ``matrix' diag(w) matrix`` for each line ``w`` of the weights."""
+        found = [tall.inner(matrix * weight[:, None], matrix) for weight in weights]
+        return to_host(torch.stack(found)) if found else np.empty((0, *2 * matrix.shape[1:]))
 
     def product(self, matrix: torch.Tensor, small: Array) -> torch.Tensor:
         """Return ``matrix small``."""

@@ -189,19 +189,28 @@ def sample_walk(
         line_above = _faced(own, row, above, inside_above, RANK, STRIDE)
         across = _no_products(HIGH, LOW, CODE)
         precision_above = _no_products(HIGH, HIGH, CODE)
+    # Lines are asked for one block ahead, and their codes one block before that: memory is far away.
+    lane = tl.arange(0, BLOCK)
+    answer = tl.load(answers + begin + lane, mask=lane < count, other=0)
+    next_tile = _gathered(answer, other, lane < count, at, inside, STRIDE)
+    if HIGH:
+        next_above = _gathered(answer, other, lane < count, above, inside_above, STRIDE)
+    coming = tl.load(answers + begin + lane + BLOCK, mask=lane + BLOCK < count, other=0)
     for step in range(0, count, BLOCK):
-        k = step + tl.arange(0, BLOCK)
+        k = step + lane
         there = k < count
-        answer = tl.load(answers + begin + k, mask=there, other=0)
         y = tl.where(answer < 0, -1.0, 1.0)
-        tile = _gathered(answer, other, there, at, inside, STRIDE)
-        score = tl.sum(tile * line[None, :], axis=1)
         # What goes with the other side's effect is known: its part of the score is no unknown.
         effect_at = other + (answer & _CODE_BITS).to(tl.int64) * STRIDE + RANK + 1
         fixed = tl.load(effect_at, mask=there, other=0.0)
+        tile, answer, later = next_tile, coming, k + BLOCK
+        next_tile = _gathered(answer, other, later < count, at, inside, STRIDE)
+        score = tl.sum(tile * line[None, :], axis=1)
         if HIGH:
-            tile_above = _gathered(answer, other, there, above, inside_above, STRIDE)
+            tile_above = next_above
+            next_above = _gathered(answer, other, later < count, above, inside_above, STRIDE)
             score += tl.sum(tile_above * line_above[None, :], axis=1)
+        coming = tl.load(answers + begin + later + BLOCK, mask=later + BLOCK < count, other=0)
         number = before + k
         e, f, _, _ = _words(key, number + 1, row, sweep, side | _OF_ROWS)
         if CODE == _LOGISTIC:

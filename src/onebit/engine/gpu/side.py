@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-import triton
 from numpy.typing import NDArray
 
-from onebit.engine.cpu.passes import layout
 from onebit.engine.gpu import kernels, tall
-from onebit.engine.gpu.data import CHUNK, GROUP, Batch, DeviceView
-from onebit.engine.gpu.transfer import to_device, to_host
+from onebit.engine.gpu.data import GROUP, DeviceView
+from onebit.engine.gpu.transfer import on_its_way, to_device, to_host
+from onebit.engine.gpu.walks import LineLayout, Walk
 from onebit.engine.rotation import Change, packed_change, second_moment
 from onebit.model.gaussians import Gaussians, packed_diagonal, packed_size
 from onebit.model.hierarchy import Hierarchy, HyperPosterior, SideSums
@@ -24,115 +21,8 @@ from onebit.model.losses import Loss
 
 Array = NDArray[np.float64]
 
-# Answers at once and warps of a walk, by the largest width of a line that they are for.
-_FASTEST = {128: (8, 1), 256: (4, 2), 2048: (2, 2), math.inf: (4, 8)}
 # Rows whose covariances change coordinates at once.
 ROWS_AT_ONCE = 2**17
-
-
-@dataclass(frozen=True)
-class LineLayout:
-    """How the lines of a model of some rank are laid out, and how the kernels are launched for it."""
-
-    rank: int
-
-    @property
-    def slots(self) -> int:
-        """The length of a row's vector: factors, effect and the 1."""
-        return self.rank + 2
-
-    @property
-    def size(self) -> int:
-        """The numbers of a line."""
-        return packed_size(self.slots)
-
-    @property
-    def last(self) -> int:
-        """Where the last line of the triangle begins, which holds the mean."""
-        return self.size - self.slots
-
-    @property
-    def low(self) -> int:
-        """The width of a line's first part: all before the mean, as far as a power of two goes."""
-        return 1 << (self.last.bit_length() - 1)
-
-    @property
-    def high(self) -> int:
-        """The width of a line's second part."""
-        return triton.next_power_of_2(self.size - self.low)
-
-    @property
-    def stride(self) -> int:
-        """The numbers from one line to the next, whole sectors of memory."""
-        return -(-self.size // 8) * 8
-
-    @property
-    def partial(self) -> int:
-        """The numbers of a chunk's sums: a line, then the linear terms."""
-        return self.stride + -(-self.slots // 8) * 8
-
-    @property
-    def tile(self) -> int:
-        """The edge of the square that holds the factors' part of a row's system."""
-        return triton.next_power_of_2(max(self.rank, 2))
-
-    @property
-    def walk_options(self) -> dict[str, int]:
-        """Answers that a program takes at once, and its warps: what was fastest on an H200."""
-        width = self.low + self.high
-        block, warps = next(setting for most, setting in _FASTEST.items() if width <= most)
-        return {"BLOCK": block, "num_warps": warps}
-
-    @property
-    def solve_warps(self) -> int:
-        """Warps of a program that solves one system: what was fastest on an H200."""
-        return max(1, self.tile**2 // 2048)
-
-
-class Walk:
-    """Sums up what the answers of a view say of its rows, a batch at a time, in a scratch space."""
-
-    def __init__(self, view: DeviceView, shape: LineLayout, has_effect: bool) -> None:
-        self.view, self.shape = view, shape
-        self._loss = torch.zeros(max(view.n_chunks, 1), dtype=torch.float64, device=view.device)
-        self.batches: list[Batch] = view.batches(4 * shape.partial)
-        longest = max((b.chunks[1] - b.chunks[0] for b in self.batches), default=0)
-        # Zeros: between the parts of a line is room that nobody writes, and sums run over all of it.
-        self.partial = torch.zeros(
-            (max(longest, 1), shape.partial), dtype=torch.float32, device=view.device
-        )
-        places = layout(shape.rank, has_effect, True)
-        self._own_place, self._own_factor, self._mean_place = (
-            to_device(array, view.device)
-            for array in (
-                places.own.astype(np.int32),
-                places.times,
-                places.own_mean[places.own_mean >= 0].astype(np.int32),
-            )
-        )
-
-    def over(self, table: torch.Tensor, own: torch.Tensor, code: int, keep: bool) -> Iterator[Batch]:
-        """Walk over all answers; if ``keep``, a batch's sums are in ``partial`` when it is yielded."""
-        shape, view = self.shape, self.view
-        for piece in view.pieces(self.batches):
-            batch = piece.batch
-            first, last = batch.chunks
-            if last > first:
-                kernels.walk[(last - first,)](
-                    piece.answers, piece.weight, view.start, view.chunk_row, view.row_chunk, table,
-                    own, self._own_place, self._own_factor, self._mean_place, self.partial,
-                    self._loss, first, piece.first,
-                    CODE=code, WEIGHTED=len(view.weight) > 0, KEEP=keep, CHUNK=CHUNK,
-                    LOW=shape.low, HIGH=shape.high, SIZE=shape.size, LAST=shape.last,
-                    STRIDE=shape.stride, PARTIAL=shape.partial, **shape.walk_options,
-                )  # fmt: skip
-            if keep:
-                fold_groups(self.partial, batch)
-            yield batch
-
-    def total(self) -> float:
-        """Return the loss of all answers, after a walk over them."""
-        return float(self._loss.sum())
 
 
 class DeviceSide:
@@ -161,10 +51,11 @@ class DeviceSide:
         self.shape = LineLayout(self.rank)
         self._log_determinant = self._zeros(len(mean))
         self.table = torch.zeros((len(mean), self.shape.stride), dtype=torch.float32, device=self.device)
+        self.walk = Walk(view, self.shape, self.has_effect)
         self._sums: Any = None
         self._diagonal = to_device(packed_diagonal(self._n_free), self.device)
         self._settle(with_determinant=True)
-        self.walk = Walk(view, self.shape, self.has_effect)
+        self._next: DeviceSide | None = None
 
     @classmethod
     def from_gaussians(
@@ -235,15 +126,22 @@ class DeviceSide:
             self._sums = self._fresh_sums()
         return self._sums
 
+    @property
+    def _needs_host(self) -> bool:
+        """Whether the sums look at every row: then they are left to the host."""
+        return not isinstance(self.hierarchy, Hierarchy) or self.hierarchy.sparse == self.side
+
     def _fresh_sums(self) -> Any:
         hierarchy, side = self.hierarchy, self.side
-        if not isinstance(hierarchy, Hierarchy) or hierarchy.sparse == side:
-            # These look at every row: they are left to the host.
+        if self._needs_host:
             moments = to_host(self.mean), to_host(self._variance())
             projections = () if self.known is None else (to_host(tall.inner(self.known, self.mean)),)
             log_determinant = float(self._log_determinant.sum())
             return hierarchy.side_sums(side, *moments, log_determinant, *projections)
-        # Sums of whole columns: nothing as long as the rows is stored.
+        return self._taken_apart(to_host(self._sums_here()))
+
+    def _sums_here(self) -> torch.Tensor:
+        """Return the sums of whole columns in one piece: nothing as long as the rows is stored."""
         variance = self.covariance.sum(0)
         if self.full:
             variance = variance[self._diagonal]
@@ -251,7 +149,10 @@ class DeviceSide:
         parts = [self._log_determinant.sum()[None], self.mean.sum(0), square + variance]
         if self.known is not None:
             parts.append(tall.inner(self.known, self.mean).flatten())
-        found = to_host(torch.cat(parts))
+        return torch.cat(parts)
+
+    def _taken_apart(self, found: Array) -> SideSums:
+        """Return sums that have come to the host as what the prior needs."""
         first, second = found[1 : 1 + 2 * self._n_free].reshape(2, self._n_free)
         sums = SideSums(len(self.mean), first, second, float(found[0]))
         if self.known is None:
@@ -268,6 +169,10 @@ class DeviceSide:
         return precision, centre.mul_(to_device(precision, self.device)).add_(
             to_device(linear, self.device)
         )
+
+    def lead_to(self, other: DeviceSide | None) -> None:
+        """Have the other side walk while the host waits for this one's sums; None: it is not to."""
+        self._next = other
 
     def pass_over(
         self,
@@ -299,10 +204,20 @@ class DeviceSide:
                 )  # fmt: skip
         if solve:
             self._sums = None
-        return self.walk.total()
+        told = solve and not self._needs_host
+        said = self.walk.loss()[None]
+        found = on_its_way(torch.cat([said, self._sums_here()]) if told else said)
+        following, self._next = self._next, None
+        if following is not None:
+            following.walk.begin(self.table, following.table, loss.code)
+        arrived = found()
+        if told:
+            self._sums = self._taken_apart(arrived[1:])
+        return float(arrived[0])
 
     def _settle(self, with_determinant: bool) -> None:
         """Write the table, and the log determinants, of the present means and covariances."""
+        self.walk.forget()
         if len(self.mean):
             kernels.settle[(len(self.mean),)](
                 self.mean, self.covariance, self._log_determinant, self.table,
@@ -343,12 +258,3 @@ class DeviceSide:
             if not bool(torch.isfinite(tensor.sum())):
                 raise ValueError(f"the posterior's {name} holds a value that is not finite")
         return Gaussians.trusted(to_host(self.mean), to_host(self.covariance), self.full)
-
-
-def fold_groups(partial: torch.Tensor, batch: Batch) -> None:
-    """Add up the lines of long rows in groups, so that no row is left with thousands of lines."""
-    if len(batch.group_begin):
-        kernels.fold[(len(batch.group_begin),)](
-            partial, batch.group_begin, batch.group_end, PARTIAL=partial.shape[1],
-            WIDTH=triton.next_power_of_2(partial.shape[1]),
-        )  # fmt: skip

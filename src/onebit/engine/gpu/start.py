@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from onebit.engine.gpu import kernels
 from onebit.engine.gpu.data import CHUNK, GROUP, DeviceView
-from onebit.engine.gpu.side import fold_groups
 from onebit.engine.gpu.transfer import to_device, to_host
+from onebit.engine.gpu.walks import fold_groups
 from onebit.engine.start import LARGEST_WEIGHT, Start, fill_factors, first_effects
 from onebit.model.hierarchy import Hierarchy
 

@@ -21,7 +21,7 @@ def along_walk(
     of all directions but the level. A program takes every ``PROGRAMS``-th chunk. The last of ``WIDTH``
     places is none of the directions: in the sums of products its line is the slope.
     """
-    at = tl.arange(0, WIDTH)
+    at, lane = tl.arange(0, WIDTH), tl.arange(0, BLOCK)
     inside = at < RANK + 2
     place = tl.where(at == RANK, RANK + 1, tl.where(at == RANK + 1, RANK, at))
     temperature = tl.load(settings).to(tl.float32)
@@ -37,12 +37,18 @@ def along_walk(
         line = tl.load(own + row * STRIDE + place, mask=inside, other=0.0)
         line = (line - tl.where(at == RANK, own_centre, 0.0)) * stretch
         bent = tl.zeros((WIDTH, WIDTH), tl.float32)
+        # Lines are asked for one block ahead, and their codes one block before that.
+        answer = tl.load(answers + begin + lane, mask=lane < count, other=0)
+        next_tile = _gathered(answer, other, lane < count, at, inside, STRIDE)
+        coming = tl.load(answers + begin + lane + BLOCK, mask=lane + BLOCK < count, other=0)
         for step in range(0, count, BLOCK):
-            k = step + tl.arange(0, BLOCK)
+            k = step + lane
             there = k < count
-            answer = tl.load(answers + begin + k, mask=there, other=0)
             y = tl.where(answer < 0, -1.0, 1.0)
-            tile = _gathered(answer, other, there, at, inside, STRIDE) * line[None, :]
+            tile = next_tile * line[None, :]
+            answer, later = coming, k + BLOCK
+            next_tile = _gathered(answer, other, later < count, at, inside, STRIDE)
+            coming = tl.load(answers + begin + later + BLOCK, mask=later + BLOCK < count, other=0)
             score = level + tl.sum(tile, axis=1)
             tile = tl.where(at[None, :] == RANK + 1, tile - moved, tile)
             tile = tl.where(at[None, :] == RANK + 2, 1.0, tile)

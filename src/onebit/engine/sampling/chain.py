@@ -54,6 +54,8 @@ class Chain:
         How many sweeps have been made.
     """
 
+    moments: list[Moments]
+
     def __init__(
         self, target: Target, key: tuple[int, int], lines: Lines, hyper: HyperDraw, sweep: int = 0
     ) -> None:
@@ -94,9 +96,12 @@ class Chain:
         """Return what the chain needs to go on, as arrays whose names begin with ``name``."""
         hyper = self.hyper
         above = np.concatenate([hyper.factors, hyper.effects, [hyper.intercept]])
-        tensors = {f"{name}.{side}": self.lines.table(side) for side in (0, 1)}
+        tensors: Tensors = {f"{name}.{side}": self.lines.table(side) for side in (0, 1)}
         tensors[f"{name}.hyper"] = above
-        return tensors | {f"{name}.strengths.{k}": hyper.strengths[k] for k in (0, 1)}
+        for side in (0, 1):
+            tensors[f"{name}.strengths.{side}"] = hyper.strengths[side]
+            tensors |= self.moments[side].state(f"{name}.moments.{side}")
+        return tensors
 
     def restore(self, tensors: Tensors, name: str, sweep: int) -> None:
         """Take up what ``state`` returned after so many sweeps, checked."""
@@ -125,6 +130,11 @@ class Chain:
             hyper[:rank], hyper[rank : rank + 2], float(hyper[rank + 2]), (strengths[0], strengths[1])
         )
         self._measure()
+        # The chain goes on from its own sums, which rounding tells from these.
+        self.moments = [
+            measured.restored(tensors, f"{name}.moments.{side}")
+            for side, measured in enumerate(self.moments)
+        ]
 
     def step(self) -> None:
         """Make one sweep."""
@@ -140,7 +150,7 @@ class Chain:
         if self.sweep % _WHOLE_EVERY == 0:
             move_whole(self, rng)
             self._settle()
-        self._measure()  # as a chain that was stopped finds it
+        self.lines.expect(self.key, self.sweep + 1)
 
     def change(self, side: int, change: Change) -> None:
         """Change all lines of a side: their moments now, themselves when they are needed."""
@@ -155,7 +165,7 @@ class Chain:
         self.change(side, Change.stretched(diagonal))
 
     def _measure(self) -> None:
-        self.moments: list[Moments] = self.lines.moments()
+        self.moments = self.lines.moments()
         self._pending: list[Change | None] = [None, None]
 
     def _settle(self) -> None:

@@ -15,7 +15,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data import checked
 from onebit.data.sides import MEMBERS
+from onebit.data.storage import Tensors
 from onebit.engine.cpu import tall
 from onebit.engine.cpu.presence import CpuTall
 from onebit.engine.cpu.threads import Threads
@@ -27,6 +29,9 @@ from onebit.model.hierarchy import Hierarchy
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.integer]
+
+# Lines are in single precision: by how much their sums may differ from those that moves have carried on.
+_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,22 @@ class Moments:
     total: Array
     gram: Array
     projections: Array | None
+
+    def state(self, name: str) -> Tensors:
+        """Return the sums as arrays whose names begin with ``name``."""
+        sums = {f"{name}.total": self.total, f"{name}.gram": self.gram}
+        return sums if self.projections is None else sums | {f"{name}.projections": self.projections}
+
+    def restored(self, tensors: Tensors, name: str) -> Moments:
+        """Return the sums that ``state`` returned, which are these but for rounding."""
+        found = {}
+        for part, own in self.state(name).items():
+            found[part.removeprefix(f"{name}.")] = sums = checked.checked_array(
+                tensors, part, np.float64, own.shape
+            )
+            if not np.allclose(sums, own, rtol=_ROUNDING, atol=_ROUNDING * np.abs(own).max(initial=1.0)):
+                raise checked.FileError(f"{part} are no sums over the lines of the chain")
+        return Moments(self.size, found["total"], found["gram"], found.get("projections"))
 
     def changed(self, change: Change) -> Moments:
         """Return the moments after a change of all lines."""
@@ -108,6 +129,10 @@ class Lines(Protocol):
 
     def moments(self) -> list[Moments]:
         """Return the sums over the lines of both sides."""
+        ...
+
+    def expect(self, key: tuple[int, int], sweep: int) -> None:
+        """Learn that the next thing to happen to the lines is this sweep: it may begin."""
         ...
 
     def change(self, side: int, change: Change) -> None:
@@ -211,6 +236,9 @@ class CpuLines:
     def moments(self) -> list[Moments]:
         """Return the sums over the lines of both sides."""
         return [self._moments(side) for side in (0, 1)]
+
+    def expect(self, key: tuple[int, int], sweep: int) -> None:
+        """Nothing begins before it is asked for: the threads are the ones that ask."""
 
     def _moments(self, side: int) -> Moments:
         free, values = self.free(side), self.target.known.values[side]

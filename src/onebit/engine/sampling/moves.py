@@ -79,16 +79,11 @@ def move_unnoticed(chain: Chain, rng: np.random.Generator) -> None:
 
 def _scales(chain: Chain, rng: np.random.Generator) -> None:
     """Draw the squared scales: ``v^((m1 - m2) / 2 - 1) exp(-(v S_L + S_R / v) / (2 gamma))``."""
-    rank, (m1, m2) = chain.target.hierarchy.rank, chain.target.hierarchy.shape
-    energy = [chain.energy(side) / chain.hyper.factors for side in (0, 1)]
-    square = [
-        generalised_inverse_gaussian(0.5 * (m1 - m2), a, b, rng)
-        for a, b in zip(*np.maximum(energy, 1e-290), strict=True)
-    ]
-    scale = np.sqrt(square)
+    m1, m2 = chain.target.hierarchy.shape
+    a, b = (np.maximum(chain.energy(side) / chain.hyper.factors, 1e-290) for side in (0, 1))
+    scale = np.sqrt(generalised_inverse_gaussian(0.5 * (m1 - m2), a, b, rng))
     chain.stretch(0, scale)
     chain.stretch(1, 1.0 / scale)
-    assert len(scale) == rank
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -13,11 +13,10 @@ coordinate ``k`` has the precision ``sum_i P_ikk q_i q_i' + 1 / v`` and the line
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from onebit.engine.known import Tall
 from onebit.model.gaussians import positive_root
@@ -66,6 +65,14 @@ def leading(squares: Array) -> NDArray[np.int64]:
     return np.sort(np.argsort(-squares, kind="stable")[:_LEADING])
 
 
+class WeighingTall(Tall, Protocol):
+    """Who computes with tall matrices whose rows have weights."""
+
+    def grams(self, tall: Any, weights: Any) -> Array:
+        """Return ``tall' diag(w) tall`` for each line ``w`` of the weights."""
+        ...
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What the answers say of each row, where the work is done.
@@ -84,16 +91,15 @@ class Evidence:
 
     def scales(self, tall: Tall, values: Any, rank: int) -> Array:
         """Return what rows at these values say of the columns' scales; see ``passes.sample_rows``."""
-        squares, pulls = [], []
-        for k in range(rank):
-            along = values[k] * self.precision[k]
-            squares.append(tall.fetched((along[:rank] * values[:rank]).sum(1)))
-            pull = values[k] * self.linear[k] - (along[rank:] * values[rank:]).sum(0)
-            pulls.append(float(pull.sum()))
-        return np.concatenate([*squares, pulls])
+        if rank == 0:
+            return np.empty(0)
+        parts = [((self.precision[k] * values) @ values[k])[:, None] for k in range(rank)]
+        said = tall.joined(parts)
+        pulls = (self.linear[:rank] * values[:rank]).sum(1) - said[rank:].sum(0)
+        return np.append(tall.fetched(said[:rank]), tall.fetched(pulls))
 
 
-def move_along(tall: Tall, lines: Any, values: Any, evidence: Evidence, trend: Trend) -> None:
+def move_along(tall: WeighingTall, lines: Any, values: Any, evidence: Evidence, trend: Trend) -> None:
     """Draw the leading slopes of a trend anew, and move the values (coordinates, then rows) with them.
 
     ``lines`` are the leading columns of what is known of the rows, and ones. Coordinates that the answers
@@ -101,17 +107,18 @@ def move_along(tall: Tall, lines: Any, values: Any, evidence: Evidence, trend: T
     distribution changes.
     """
     assert trend.noise is not None
-    for k, noise in enumerate(trend.noise):
-        weights = evidence.precision[k, k]
-        if float((1.0 / (1.0 + trend.spread[k] * weights)).mean()) < _LEAST_LEFT:
-            continue
-        bounds = 1.0 / trend.variances[:, k]
-        weighted = lines * (weights**0.5)[:, None]
-        pull = evidence.linear[k] - (evidence.precision[k] * values).sum(0)
-        linear = tall.inner(lines, pull[:, None])[:, 0] - bounds * trend.present[:, k]
-        root = positive_root(tall.inner(weighted, weighted) + np.diag(bounds))
+    every = np.arange(len(trend.noise))
+    weights = evidence.precision[every, every]
+    left = 1.0 / (1.0 + tall.placed(trend.spread)[:, None] * weights)
+    moving = every[tall.fetched(left.mean(1)) >= _LEAST_LEFT]
+    bounds = 1.0 / trend.variances.T
+    grams = tall.grams(lines, weights[moving])
+    for k, gram in zip(moving, grams, strict=True):
+        root = positive_root(gram + np.diag(bounds[k]))
         if root is None:
             continue
-        whitened = solve_triangular(root, linear, lower=True) + noise
-        step = solve_triangular(root, whitened, lower=True, trans=1)
+        pull = evidence.linear[k] - (evidence.precision[k] * values).sum(0)
+        linear = tall.inner(lines, pull[:, None])[:, 0] - bounds[k] * trend.present[:, k]
+        back = np.linalg.inv(root)
+        step = back.T @ (back @ linear + trend.noise[k])
         values[k] += tall.product(lines, step[:, None])[:, 0]
