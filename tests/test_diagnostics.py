@@ -106,7 +106,7 @@ def test_auto_lets_chains_go_on_until_they_have_settled_and_else_says_so(world, 
         model = AutoCompleter(random_state=0, effort="quick").fit(world.pairs, world.answers)
     part = model.completer_
     assert part.settled_ == mixes
-    assert part.n_sweeps_ - part.n_burn_in == (50 if mixes else 200)
+    assert part.n_sweeps_ - part.n_burn_in == (100 if mixes else 200)
     told = summary(model)
     assert told["mixing"] == ("roughly mixed" if mixes else "not mixed")
     assert told["sampling"].startswith("Sampled: ")

@@ -178,15 +178,17 @@ def test_fold_in_draws_what_a_refit_would_find(world):
 def test_the_chain_does_not_depend_on_the_number_of_threads(world, monkeypatch):
     monkeypatch.setattr(threads, "SMALLEST_TASK", 50)  # else so little work is not shared out
     for kind in (LogisticCompleter, HingeCompleter):
-        one, three = (
+        one, *others = (
             kind(3, **QUICK | {"n_samples": 40, "n_chains": 2}, n_jobs=jobs).fit(
                 world.pairs, world.answers
             )
-            for jobs in (1, 3)
+            for jobs in (1, 3, 5)  # of five, each chain has two of its own
         )
-        assert (one.draws_.rows == three.draws_.rows).all()
-        assert (one.draws_.columns == three.draws_.columns).all()
-        assert (one.draws_.factors == three.draws_.factors).all()
+        for other in others:
+            assert (one.draws_.rows == other.draws_.rows).all()
+            assert (one.draws_.columns == other.draws_.columns).all()
+            assert (one.draws_.factors == other.draws_.factors).all()
+            assert one.diagnostics_.equals(other.diagnostics_)
 
 
 def test_chains_differ_and_a_seed_repeats_them(world):

@@ -11,7 +11,8 @@ where chains are still on their way, what they passed through is left behind.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.engine import checkpoint
-from onebit.engine.cpu.threads import Threads
+from onebit.engine.cpu.threads import Threads, threads
 from onebit.engine.crew import Progress
 from onebit.engine.known import NOTHING, Known
 from onebit.engine.sampling.chain import Chain
@@ -94,18 +95,20 @@ class Sampler:
         known: Known = NOTHING,
         pool: Threads | None = None,
         place: Place | None = None,
+        own: Sequence[Threads] = (),
     ) -> None:
         self.plan = plan
-        # Chains side by side, a thread each, where there are as many as threads; else one after the
-        # other, each on all of them.
         pool = pool or ALONE
-        abreast = place is None and pool.count <= plan.n_chains
+        # Chains side by side, each on threads of its own; one after the other where there is one chain,
+        # or another device.
+        abreast = place is None and plan.n_chains > 1
         self.pool = pool if abreast else ALONE
-        place = place or on_threads(ALONE if abreast else pool)
+        alone = place or on_threads(ALONE if abreast else pool)
+        places = [on_threads(part) for part in own] or [alone] * plan.n_chains
         self.seed = seed
         self.target = Target.of(observations, posterior.hierarchy, loss, temperature, known)
         self.chains = [
-            Chain.begin(self.target, posterior, seed, number, place, pool)
+            Chain.begin(self.target, posterior, seed, number, places[number], pool)
             for number in range(plan.n_chains)
         ]
         self.watched = Watched(self.chains[0].lines, observations.shape, observations.n, loss, seed)
@@ -334,11 +337,16 @@ def sample(
     place : callable, optional
         Where lines are walked, if not on the threads of the pool; see ``sampling.lines``.
     """
-    sampler = Sampler(observations, posterior, loss, temperature, plan, seed, pairs, known, pool, place)
-    if journal is not None:
-        journal.found(sampler.restore)
-    # Chains share the cores out among themselves: a library's threads would only be in their way.
-    with threadpool_limits(limits=1, user_api="blas"):
+    share = pool.count // plan.n_chains if place is None and plan.n_chains > 1 else 1
+    with ExitStack() as stack:
+        own = [stack.enter_context(threads(share)) for _ in range(plan.n_chains if share > 1 else 0)]
+        sampler = Sampler(
+            observations, posterior, loss, temperature, plan, seed, pairs, known, pool, place, own
+        )
+        if journal is not None:
+            journal.found(sampler.restore)
+        # Chains share the cores out among themselves: a library's threads would only be in their way.
+        stack.enter_context(threadpool_limits(limits=1, user_api="blas"))
         sampled = sampler.run(callback, journal)
     if journal is not None:
         journal.keep(sampler.state())
