@@ -17,7 +17,7 @@ from onebit.data.observations import View
 from onebit.engine.cpu.apart import Natural
 from onebit.engine.cpu.passes import Layout
 from onebit.engine.cpu.side import Side
-from onebit.engine.gpu import kernels
+from onebit.engine.gpu import product_kernels
 from onebit.engine.gpu.data import GROUP, uploaded
 from onebit.engine.gpu.device import at_work
 from onebit.engine.gpu.side import DeviceSide
@@ -58,7 +58,7 @@ def accumulated(
         ones = torch.ones(view.size, dtype=torch.float32, device=device)
         lines, own = _lines(other, shape, device), _lines(table, shape, device)
         for batch in walk.over(lines, own, loss.code, True):
-            kernels.gather_sums[(batch.rows[1] - batch.rows[0],)](
+            product_kernels.gather_sums[(batch.rows[1] - batch.rows[0],)](
                 walk.partial, answers.row_chunk, ones, sums, batch.rows[0], batch.chunks[0],
                 WIDTH=triton.next_power_of_2(shape.partial), STRIDE=shape.partial, GROUP=GROUP,
             )  # fmt: skip

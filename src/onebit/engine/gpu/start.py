@@ -7,7 +7,7 @@ import torch
 import triton
 from numpy.typing import NDArray
 
-from onebit.engine.gpu import kernels
+from onebit.engine.gpu import product_kernels
 from onebit.engine.gpu.data import CHUNK, GROUP, DeviceView
 from onebit.engine.gpu.transfer import to_device, to_host
 from onebit.engine.gpu.walks import fold_groups
@@ -97,13 +97,13 @@ class _Residuals:
             batch = piece.batch
             first, last = batch.chunks
             if last > first:
-                kernels.residual_walk[(last - first,)](
+                product_kernels.residual_walk[(last - first,)](
                     piece.answers, piece.weight, view.start, view.chunk_row, view.row_chunk, table,
                     self.odds[side], partial, first, piece.first, self.mean_weight or 1.0, LARGEST_WEIGHT,
                     WEIGHTED=weighted, CHUNK=CHUNK, BLOCK=_BLOCK, WIDTH=width, STRIDE=stride, num_warps=1,
                 )  # fmt: skip
             fold_groups(partial, batch)
-            kernels.gather_sums[(batch.rows[1] - batch.rows[0],)](
+            product_kernels.gather_sums[(batch.rows[1] - batch.rows[0],)](
                 partial, view.row_chunk, self.scales[side], out, batch.rows[0], first,
                 WIDTH=width, STRIDE=stride, GROUP=GROUP, num_warps=1,
             )  # fmt: skip
