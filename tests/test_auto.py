@@ -225,6 +225,9 @@ def test_an_effort_buys_sweeps_by_a_reckoning_that_grows_with_the_table_and_the_
         assert plan.settle == "auto"
     assert few.n_chains * few.n_samples < many.n_chains * many.n_samples
     assert (few.n_chains, many.n_chains) == (2, 4)  # fewer chains rather than shorter ones
+    tiny = quick.plan((50, 40), 1500, 10, 2.0)
+    assert (tiny.n_chains, tiny.n_samples) == (4, 200)  # and not fewer where they would be no longer
+    assert quick.plan(shape, n, 40, 18.0).n_chains == 1
     asked = Budget(12.0, 200, n_samples=7, n_chains=3, n_burn_in=1).plan(shape, n, 10, 0.0)
     assert (asked.n_samples, asked.n_chains, asked.n_burn_in, asked.settle) == (7, 3, 1, None)
 

@@ -330,6 +330,16 @@ def test_shears_leave_every_score_and_the_whole_moves_some():
     assert taken > 15
 
 
+def test_sums_that_a_chain_carries_on_are_those_of_its_lines():
+    world = World((8, 6), hierarchy("inverse-gamma", (8, 6)), LOGISTIC)
+    chain = world.chain(np.random.default_rng(5))
+    for _ in range(6):
+        chain.step()
+        for carried, measured in zip(chain.moments, chain.lines.moments(), strict=True):
+            np.testing.assert_allclose(carried.total, measured.total, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(carried.gram, measured.gram, rtol=1e-4, atol=1e-3)
+
+
 def test_moments_follow_a_change_of_all_lines():
     world = World((8, 6), hierarchy("inverse-gamma", (8, 6)), LOGISTIC)
     chain, rng = world.chain(np.random.default_rng(5)), np.random.default_rng(6)

@@ -91,3 +91,16 @@ def test_products_of_tall_matrices_are_those_of_numpy(rng, rows, wide, narrow, k
     np.testing.assert_allclose(tall.times(left, small, alone), left.astype(float) @ small, atol=1e-12)
     with threads(3) as pool:  # whatever the threads, the same bits
         assert (tall.inner(left, right, pool) == tall.inner(left, right, alone)).all()
+
+
+@pytest.mark.parametrize("rows", [1, 6, 4096, 4099, 9001])
+def test_weighted_products_of_columns_are_numpys_and_need_no_number_of_threads(rows):
+    """Of rows that fill no block, and of more than one: none weighs where it should not."""
+    rng, alone = np.random.default_rng(rows), Threads(1, None)
+    tall_one, weights = rng.standard_normal((rows, 5)), rng.random((3, rows))
+    expected = np.einsum("na,kn,nb->kab", tall_one, weights, tall_one)
+    found = tall.grams(tall_one, weights, alone)
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+    with threads(3) as pool:
+        assert (tall.grams(tall_one, weights, pool) == found).all()
+    assert tall.grams(tall_one, weights[:0], alone).shape == (0, 5, 5)

@@ -144,7 +144,8 @@ def test_a_side_that_walks_ahead_changes_no_round(loss, gpu, monkeypatch):
     np.testing.assert_array_equal(descended(), ahead)
 
 
-def test_a_walk_that_was_begun_does_not_outlive_a_change_of_lines(gpu):
+@pytest.mark.parametrize("changed", [0, 1])
+def test_a_walk_that_was_begun_does_not_outlive_a_change_of_lines(changed, gpu):
     seen = random_answers((6, 5), 0.8, 1)
     hierarchy = hierarchy_of(seen, 2)
     losses = []
@@ -153,9 +154,22 @@ def test_a_walk_that_was_begun_does_not_outlive_a_change_of_lines(gpu):
         sides[0].lead_to(sides[1] if ahead else None)
         one_pass(sides, hierarchy, 0, LOGISTIC)
         assert (sides[1].walk._walked is not None) == ahead
-        sides[1].change_coordinates(Change(2.0 * np.eye(3), np.ones(3)))
+        sides[changed].change_coordinates(Change(2.0 * np.eye(3), np.ones(3)))
         losses.append(one_pass(sides, hierarchy, 1, LOGISTIC))
     assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 4])
+def test_answers_taken_at_once_change_no_update_but_for_rounding(at_once, gpu, monkeypatch):
+    """Lines are asked for a block ahead: rows of one block, of several, and of some and a part."""
+    seen = random_answers((7, 9), 0.8, 1, weighted=True)
+    hierarchy = hierarchy_of(seen, 2)
+    whole, cut_up = both_sides(seen, hierarchy, True, gpu, gpu)
+    expected = one_pass(whole, hierarchy, 0, LOGISTIC)
+    options = {"BLOCK": at_once, "num_warps": 1}
+    monkeypatch.setattr(LineLayout, "walk_options", property(lambda _: options))
+    assert one_pass(cut_up, hierarchy, 0, LOGISTIC) == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_allclose(cut_up[0].gaussians().mean, whole[0].gaussians().mean, atol=1e-5)
 
 
 def cut(monkeypatch, chunk, group, scratch):

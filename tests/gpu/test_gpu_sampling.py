@@ -242,6 +242,24 @@ def test_a_walk_ahead_changes_no_draw_and_does_not_outlive_a_change(device, smal
     assert not np.allclose(plain, changed)
 
 
+@pytest.mark.parametrize("rank", [2, 14])
+def test_answers_taken_at_once_change_no_draw_but_for_rounding(rank, device, small, monkeypatch):
+    """Lines are asked for a block ahead, and codes two: rows of one block, and of several."""
+    least = 2 if gpus.interpreted() else 16  # of a product on a GPU
+    found, looks, free = [], [], rank + 1
+    for at_once in (32, least):
+        here, _, _ = world(small, rank, LOGISTIC, device)
+        options = {"BLOCK": at_once, "num_warps": 1}
+        monkeypatch.setattr(GpuLines, "_block", property(lambda _, options=options: options))
+        monkeypatch.setattr(gpu_lines, "_LOOKED_AT", at_once)
+        here.draw(0, (1, 2), 1, np.ones(free), np.zeros(free), None)
+        found.append(here.table(0))
+        looks.append(here.along(np.ones(rank + 2), 0.3, (0.2, 0.0)))
+    assert small[1] > 2 * least
+    np.testing.assert_allclose(found[1], found[0], atol=2e-4)
+    np.testing.assert_allclose(looks[1].curvature, looks[0].curvature, rtol=1e-4, atol=1e-2)
+
+
 @pytest.mark.parametrize("rows_at_once", [2, 5])
 def test_batches_change_no_draw(rows_at_once, device, small, monkeypatch):
     tables = []

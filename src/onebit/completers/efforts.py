@@ -24,8 +24,8 @@ _SWEEP, _ANSWER, _LINE, _GROWS = 1.5e-2, 1.2e-7, 4e-6, 0.3
 _GPU_SWEEP, _GPU_ANSWER, _GPU_LINE = 5e-3, 1.2e-10, 1e-9
 # Short chains that are there to be ranked.
 TRIAL = Plan(n_samples=40, n_burn_in=20, n_chains=2)
-# The chains of the last fit, and the fewest draws of one. What all rows share moves by some hundred
-# sweeps: where four chains would be shorter than so many, two or three longer ones take their place.
+# The chains of the last fit: four, or two or three where four would be shorter than so many sweeps, since
+# what all rows share moves by some hundred; and one where two would have fewer draws than the fewest.
 CHAINS, FEW_CHAINS, LONG, FEWEST = 4, 2, 1000, 50
 # The share of the seconds that a trial may take before its chains are the shortest, and its most draws.
 _TRIAL_SHARE, _LONGEST_TRIAL = 0.1, 200
@@ -89,7 +89,8 @@ class Budget:
         chains = self.n_chains
         if chains is None:
             affordable = max(sweeps // (self._burn_in + FEWEST), 1)
-            chains = min(CHAINS, max(sweeps // LONG, FEW_CHAINS), affordable)
+            longest = self._burn_in + (self.most_draws if self.n_samples is None else self.n_samples)
+            chains = min(CHAINS, max(sweeps // min(LONG, longest), FEW_CHAINS), affordable)
         if self.n_samples is not None:
             return Plan(self.n_samples, self._burn_in, chains)
         draws = min(max(sweeps // chains - self._burn_in, FEWEST), self.most_draws)

@@ -63,7 +63,8 @@ class LogisticCompleter(PairClassifier):
         Stop sampling earlier. "auto": once every R-hat is at most 1.05, every effective sample size at
         least 100 and the Monte Carlo error of the log-loss at most 0.0005. A number: once the Monte Carlo
         error of every functional that is watched is below this share of its posterior standard deviation.
-        Chains then go in stretches, each twice as long as the one before, of which the last one counts.
+        Chains then go in stretches, each twice as long as the one before (the last takes what is left),
+        of which the last one counts.
     keep_mb : float, default 256
         The most that the kept draws may take, in megabytes; beyond it they are thinned evenly.
     n_init : int, default 1

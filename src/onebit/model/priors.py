@@ -229,7 +229,7 @@ class Gamma:
         )
 
     def draw(self, count: ArrayLike, energy: ArrayLike, rng: np.random.Generator) -> Array:
-        """Draw from ``GIG(2 rate, energy, shape - count / 2)``, a column at a time."""
+        """Draw from ``GIG(2 rate, energy, shape - count / 2)``, one for each column."""
         count, energy = _checked(count, energy)
         return generalised_inverse_gaussian(self.shape - 0.5 * count, 2.0 * self.rate, energy, rng)
 

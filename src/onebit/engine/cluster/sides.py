@@ -281,8 +281,9 @@ class DividedSide(_Side):
                 what=f"move-{self.word}",
             )
         )  # fmt: skip
-        if self._next is not None:
-            self._next.listen(self, loss)
+        following, self._next = self._next, None
+        if following is not None:
+            following.listen(self, loss)
         return self._sums().loss
 
 

@@ -78,7 +78,9 @@ def _block_grams(first, last, tall, weights, out):
                     total[k, at] += (w0 * products[0, at] + w1 * products[1, at]) + (
                         w2 * products[2, at] + w3 * products[3, at]
                     )
-        out[block] = total
+        for k in range(count):
+            for at in range(pairs):
+                out[block, k, at] = total[k, at]
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})

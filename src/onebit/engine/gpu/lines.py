@@ -31,6 +31,8 @@ Array = NDArray[np.float64]
 _SOLVERS, _LOOKERS, _PASSERS = 8192, 4096, 1024
 # Places of a line up to which a program can hold matrices of as many lines.
 _WIDEST = 64
+# Answers that a look along the whole takes at once.
+_LOOKED_AT = 32
 # Wider lines that change at once, and pairs whose scores are found at once.
 _AT_ONCE = 2**21
 
@@ -347,7 +349,7 @@ class GpuLines:
                     piece.answers, piece.weight, copies, view.start, view.chunk_row, view.row_chunk,
                     self.tables[1], self.tables[0], settings, out, last - first, first,
                     piece.first,
-                    WEIGHTED=len(view.weight) > 0, COPIED=len(copies) > 0, BLOCK=32,
+                    WEIGHTED=len(view.weight) > 0, COPIED=len(copies) > 0, BLOCK=_LOOKED_AT,
                     PROGRAMS=min(last - first, lookers), OUT=out.shape[1],
                     WIDTH=width, num_warps=max(1, width // 32), **self._layout,
                 )  # fmt: skip

@@ -204,6 +204,7 @@ class DeviceSide:
                 )  # fmt: skip
         if solve:
             self._sums = None
+            self._rename()
         told = solve and not self._needs_host
         said = self.walk.loss()[None]
         found = on_its_way(torch.cat([said, self._sums_here()]) if told else said)
@@ -215,9 +216,14 @@ class DeviceSide:
             self._sums = self._taken_apart(arrived[1:])
         return float(arrived[0])
 
+    def _rename(self) -> None:
+        """Give the table another name: a walk over lines that were there before does not count."""
+        self.table = self.table.view_as(self.table)
+
     def _settle(self, with_determinant: bool) -> None:
         """Write the table, and the log determinants, of the present means and covariances."""
         self.walk.forget()
+        self._rename()
         if len(self.mean):
             kernels.settle[(len(self.mean),)](
                 self.mean, self.covariance, self._log_determinant, self.table,

@@ -86,7 +86,7 @@ class Walk:
     def __init__(self, view: DeviceView, shape: LineLayout, has_effect: bool) -> None:
         self.view, self.shape = view, shape
         self._loss = torch.zeros(max(view.n_chunks, 1), dtype=torch.float64, device=view.device)
-        # The table that a walk ahead of time has gathered from.
+        # The table that a walk ahead of time has gathered from; it has another name when it changes.
         self._walked: torch.Tensor | None = None
         self.batches: list[Batch] = view.batches(4 * shape.partial)
         longest = max((b.chunks[1] - b.chunks[0] for b in self.batches), default=0)

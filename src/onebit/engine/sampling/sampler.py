@@ -4,8 +4,8 @@ Memory does not grow with the number of draws. Pairs that are asked for beforeha
 accumulated over every draw; of the factors, draws are kept evenly spaced, as many as averages and tails
 need and as fit a stated number of bytes.
 
-A run that may settle goes in stretches, each twice as long as the one before. Only the last one counts:
-where chains are still on their way, what they passed through is left behind.
+A run that may settle goes in stretches, each twice as long as the one before; the last takes what is
+left. Only that one counts: where chains are still on their way, what they passed through is left behind.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class Sampler:
     ) -> None:
         self.plan = plan
         pool = pool or ALONE
-        # Chains side by side, each on threads of its own; one after the other where there is one chain,
-        # or another device.
+        # Chains side by side, each on one thread of the pool or, where these are more, on its own share
+        # of threads. On another device they go one after the other.
         abreast = place is None and plan.n_chains > 1
         self.pool = pool if abreast else ALONE
         alone = place or on_threads(ALONE if abreast else pool)
@@ -337,9 +337,11 @@ def sample(
     place : callable, optional
         Where lines are walked, if not on the threads of the pool; see ``sampling.lines``.
     """
-    share = pool.count // plan.n_chains if place is None and plan.n_chains > 1 else 1
+    chains = plan.n_chains
+    shared = place is None and 1 < chains < pool.count
+    shares = [pool.count // chains + (number < pool.count % chains) for number in range(chains)]
     with ExitStack() as stack:
-        own = [stack.enter_context(threads(share)) for _ in range(plan.n_chains if share > 1 else 0)]
+        own = [stack.enter_context(threads(share)) for share in shares if shared]
         sampler = Sampler(
             observations, posterior, loss, temperature, plan, seed, pairs, known, pool, place, own
         )
