@@ -222,7 +222,6 @@ class DeviceSide:
 
     def _settle(self, with_determinant: bool) -> None:
         """Write the table, and the log determinants, of the present means and covariances."""
-        self.walk.forget()
         self._rename()
         if len(self.mean):
             kernels.settle[(len(self.mean),)](

@@ -86,8 +86,8 @@ class Walk:
     def __init__(self, view: DeviceView, shape: LineLayout, has_effect: bool) -> None:
         self.view, self.shape = view, shape
         self._loss = torch.zeros(max(view.n_chunks, 1), dtype=torch.float64, device=view.device)
-        # The table that a walk ahead of time has gathered from; it has another name when it changes.
-        self._walked: torch.Tensor | None = None
+        # The tables that a walk ahead of time was made with; they have other names when they change.
+        self._walked: tuple[torch.Tensor, torch.Tensor] | None = None
         self.batches: list[Batch] = view.batches(4 * shape.partial)
         longest = max((b.chunks[1] - b.chunks[0] for b in self.batches), default=0)
         # Zeros: between the parts of a line is room that nobody writes, and sums run over all of it.
@@ -106,7 +106,8 @@ class Walk:
 
     def over(self, table: torch.Tensor, own: torch.Tensor, code: int, keep: bool) -> Iterator[Batch]:
         """Walk over all answers; if ``keep``, a batch's sums are in ``partial`` when it is yielded."""
-        walked, self._walked = self._walked is table, None
+        ahead, self._walked = self._walked, None
+        walked = ahead is not None and ahead[0] is table and ahead[1] is own
         for piece in self.view.pieces(self.batches):
             if not walked:
                 self._over(piece, table, own, code, keep)
@@ -118,11 +119,7 @@ class Walk:
         if not self.view.streamed:
             for piece in islice(self.view.pieces(self.batches), 1):
                 self._over(piece, table, own, code, True)
-                self._walked = table
-
-    def forget(self) -> None:
-        """Know that lines have changed: a walk that was begun does not count."""
-        self._walked = None
+                self._walked = table, own
 
     def _over(self, piece: Piece, table: torch.Tensor, own: torch.Tensor, code: int, keep: bool) -> None:
         """Walk over one batch."""
