@@ -37,13 +37,16 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/codespell
 
+# There is a worker of the tests for each core: threads that libraries start beside them would only wait.
+ONE_EACH = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
 test: install
 	$(BIN)/python -W ignore -m tests.warm_up & $(MAKE) lint; status=$$?; wait; exit $$status
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(ONE_EACH) $(BIN)/python -m pytest -n auto --dist worksteal
 
 # Lines that the tests run, of all but what numba and Triton compile. The GPU's modules have tests of their own.
 coverage: install
-	$(BIN)/python -m pytest -n auto --dist worksteal --cov=onebit --cov-report=term:skip-covered
+	$(ONE_EACH) $(BIN)/python -m pytest -n auto --dist worksteal --cov=onebit --cov-report=term:skip-covered
 
 # The served page in a real browser. Debian's packages are installed where that is allowed; without a browser
 # the tests are skipped, and say so.
@@ -58,7 +61,7 @@ $(VENV)/.browser: $(VENV)/.installed
 
 # On a GPU where there is one, under Triton's interpreter (and with torch's CPU build) where there is none.
 test-gpu: $(VENV_GPU)/.installed
-	$(BIN_GPU)/python -m pytest -n auto --dist worksteal tests/gpu src/onebit/engine/gpu
+	$(ONE_EACH) $(BIN_GPU)/python -m pytest -n auto --dist worksteal tests/gpu src/onebit/engine/gpu
 
 # torch and Triton beside what the tests need.
 $(VENV_GPU)/.installed: pyproject.toml constraints.txt constraints-gpu.txt
@@ -129,6 +132,7 @@ bench-serve: install
 
 bench-growth: install
 	$(BIN)/python -m benchmarks.growth --output docs/growth.md
+	$(BIN)/python -m benchmarks.whole_fits --output docs/growth.md $(if $(RESULTS),--results $(RESULTS))
 
 bench-gpu: $(VENV_GPU)/.installed
 	$(BIN_GPU)/python -m benchmarks.gpu --output docs/benchmarks.md

@@ -71,7 +71,7 @@ PAGES = {
     "sampling": Page(("study-sampling",), (*RESULTS, "src/onebit/study/sampling.py")),
     "accuracy": Page(("bench-accuracy",), (*RESULTS, *KEPT_DRAWS, *SEARCH, "benchmarks/accuracy.py")),
     "benchmarks": Page(("bench-peers", "bench-gpu"), (*RESULTS, *ENGINE, *GPU, "benchmarks/peers/*.py")),
-    "growth": Page(("bench-growth",), (*ENGINE, "benchmarks/growth.py")),
+    "growth": Page(("bench-growth",), (*ENGINE, "benchmarks/growth.py", "benchmarks/whole_fits.py")),
     "known": Page(("bench-known",), (*RESULTS, *KEPT_DRAWS, *SEARCH, "benchmarks/known.py")),
     "sampling-peers": Page(("bench-sampling",), (*RESULTS, *SEARCH, *SAMPLER, "benchmarks/sampling.py")),
     "sampling-gpu": Page(("bench-gpu",), (*GPU, *SAMPLER, "benchmarks/gpu/*.py")),

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.parts import kept_part
 from benchmarks.peers.machine import machine
 from benchmarks.peers.matrices import make
 from onebit import LogisticCompleter, Observations
@@ -37,6 +38,8 @@ FAMILIES = ("full", "diagonal")
 ANSWERS_FOR_RANKS = 200_000
 ANSWERS_FOR_THREADS = (1_000_000, 10_000_000)
 ROUNDS = 9
+# The part of the page that ``benchmarks.whole_fits`` writes.
+WHOLE_FITS = "whole fits"
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     text = page(results, figure.name)
     print("\n" + text)
     if options.output:
+        text = "\n\n".join([text.rstrip("\n"), *kept_part(options.output, WHOLE_FITS)]) + "\n"
         draw(results, options.output)
         with written_whole(options.output) as temporary:
             temporary.write_text(text, encoding="utf-8")

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks import accuracy, growth, known, sampling
+from benchmarks import accuracy, growth, known, sampling, whole_fits
 from benchmarks.asking import __main__ as asking
 from benchmarks.asking import survey as asking_survey
 from benchmarks.certificates import __main__ as certificates
@@ -139,6 +139,26 @@ def test_the_growth_page_has_sizes_ranks_and_threads(tmp_path, monkeypatch):
     assert figures(threads, "threads") == [2, 2]
     assert min(figures(answers, "ns per answer and side")) > 0
     assert output.with_suffix(".svg").is_file()
+
+
+def test_whole_fits_are_measured_once_and_outlive_the_rest_of_the_page(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(whole_fits, "RANK", 2)
+    output, results = tmp_path / "growth.md", tmp_path / "results.jsonl"
+    command = ["--answers", "4e4", "--tables", "growing", "--threads", "1", "--output", str(output)]
+    for _ in range(2):  # the second time from the file
+        whole_fits.main([*command, "--results", str(results)])
+        monkeypatch.setattr(whole_fits, "measure", None)
+    (found,) = tables(output.read_text())
+    assert found[1][:3] == ["40,000", "500 x 250", "1"]
+    (before,), (most,) = figures(found, "GiB before"), figures(found, "GiB at most")
+    assert 0.05 < before <= most
+    assert figures(found, "of the truth")[0] < figures(found, "log-loss")[0] < np.log(2)
+    whole = output.read_text()
+    monkeypatch.setattr(growth, "run", lambda *given: [growth.Measured(40_000, 2, "full", 1, 0.1)])
+    growth.main(["--output", str(output)])
+    assert output.read_text().startswith("# How the time of a round grows\n")
+    assert output.read_text().endswith(whole)
 
 
 class Session:

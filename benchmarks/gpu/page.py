@@ -6,10 +6,10 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from onebit.data.files import written_whole
+from benchmarks.parts import write_part
 from onebit.study.page import markdown
 
-BEGIN, END = "<!-- gpu -->", "<!-- /gpu -->"
+PART = "gpu"
 
 INTRODUCTION = """The same fits on a GPU: `LogisticCompleter(device="cuda")`. Times are warm (compiled
 before), synchronised, medians; a round is the time between two calls of the callback. A whole fit goes
@@ -20,23 +20,9 @@ of a plain copy in the GPU's memory; where tables fit the caches a kernel can be
 small systems of `solve` are bound by arithmetic in double precision, not by memory."""
 
 
-def kept_part(page: Path) -> list[str]:
-    """Return the part as it stands in a page, to keep it when the rest is written anew."""
-    text = page.read_text(encoding="utf-8") if page.is_file() else ""
-    if BEGIN not in text:
-        return []
-    return [BEGIN + text.split(BEGIN)[1].split(END)[0] + END]
-
-
-def write_part(result: dict[str, Any], page: Path) -> None:
+def write_page_part(result: dict[str, Any], page: Path) -> None:
     """Write the part into the page, in place of an earlier one or at its end."""
-    text = page.read_text(encoding="utf-8") if page.is_file() else ""
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    whole = "\n\n".join([BEGIN, *_part(result), END])
-    parts = [part.strip("\n") for part in (before, whole, after) if part.strip("\n")]
-    with written_whole(page) as temporary:
-        temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    write_part(page, PART, _part(result))
 
 
 def _part(result: dict[str, Any]) -> list[str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.gpu.page import kept_part
+from benchmarks.gpu.page import PART
+from benchmarks.parts import kept_part
 from benchmarks.peers.contestants import CONTESTANTS
 from benchmarks.peers.figure import draw
 from benchmarks.peers.machine import machine
@@ -62,7 +63,7 @@ def write_page(runner: Runner, output: Path) -> None:
     counts = {count for here in found.values() for line in here for count in line.courses}
     if panels:
         draw(panels, min(counts), output)
-    parts += kept_part(output)
+    parts += kept_part(output, PART)
     with written_whole(output) as temporary:
         temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 

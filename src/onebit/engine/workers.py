@@ -13,7 +13,7 @@ from onebit.data.observations import Observations
 from onebit.engine.checkpoint import Checkpoint, Descent
 from onebit.engine.cpu.presence import CpuPresence, CpuTall
 from onebit.engine.cpu.side import Side
-from onebit.engine.cpu.threads import Threads, thread_count, threads
+from onebit.engine.cpu.threads import Threads, one_blas_thread, thread_count, threads
 from onebit.engine.crew import Callback, Prior, Workers
 from onebit.engine.gpu import device as gpus
 from onebit.engine.known import NOTHING, Known, known_of
@@ -147,5 +147,5 @@ def workers(machine: Machine, n_answers: int) -> Iterator[Workers]:
         return
     from onebit.engine.gpu.workers import Gpu
 
-    with gpus.at_work(found):
+    with gpus.at_work(found), one_blas_thread():
         yield Gpu(found, thread_count(machine.n_jobs), checkpoint=machine.checkpoint)

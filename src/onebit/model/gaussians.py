@@ -132,7 +132,7 @@ def independent_gaussians(mean: Array, variance: Array, full: bool) -> Gaussians
 
 
 def positive_root(matrix: Array) -> Array | None:
-    """Return the lower triangular root of a matrix; None where it has none.
+    """Return the lower triangular root of a matrix, or of each of several; None where one has none.
 
     >>> positive_root(np.array([[4.0]]))
     array([[2.]])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -10,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 _MOST_PROPOSALS = 10_000
 # Below these, squares vanish.
 _TINY, _FLATTEST = 1e-290, 1e-150
+_COSH_1 = math.cosh(1.0)
 
 
 def generalised_inverse_gaussian(
@@ -32,53 +36,85 @@ def generalised_inverse_gaussian(
     >>> draws.round().tolist()
     [1.0, 4.0]
     """
-    order, a, b = (np.asarray(part, dtype=float) for part in np.broadcast_arrays(order, a, b))
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # in what is not chosen
-        return _draws(order, a, b, rng)
-
-
-def _draws(
-    order: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.float64], rng: np.random.Generator
-) -> NDArray[np.float64]:
-    size = np.abs(order)
-    omega = np.where(a * b > _TINY, np.sqrt(a * b), np.sqrt(a) * np.sqrt(b))  # a b may vanish
-    # sqrt(omega^2 + order^2) - |order| without the cancellation.
-    alpha = np.maximum(omega * (omega / (np.hypot(omega, size) + size)), _FLATTEST)
-
-    def depth(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How far the log density is below its mode."""
-        return alpha * (np.cosh(x) - 1.0) + size * (np.expm1(x) - x)
-
-    def slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return -alpha * np.sinh(x) - size * np.expm1(x)
-
-    # Where the hat's tails touch the log density: some unit below its mode.
-    one = np.ones_like(alpha)
-    up, down = depth(one), depth(-one)
-    right = np.where(up > 2.0, np.sqrt(2.0 / (alpha + size)), one)
-    right = np.where(up < 0.5, np.log(4.0 / (alpha + 2.0 * size)), right)
-    left = np.where(down > 2.0, np.sqrt(4.0 / (alpha * np.cosh(1.0) + size)), one)
-    far = np.log1p(1.0 / alpha + np.sqrt(1.0 / alpha**2 + 2.0 / alpha))
-    left = np.where(down < 0.5, np.minimum(1.0 / size, far), left)
-    eta, zeta = depth(right), -slope(right)
-    theta, xi = depth(-left), slope(-left)
-    p, r = 1.0 / xi, 1.0 / zeta
-    top = right - r * eta  # the hat is flat from here to there
-    bottom = left - p * theta
-    flat = bottom + top
-    found, wanted = np.zeros_like(alpha), np.ones(alpha.shape, bool)
+    order, a, b = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in (order, a, b)))
+    shape = order.shape
+    order, a, b = (np.ascontiguousarray(part).ravel() for part in (order, a, b))
+    found, wanted = np.zeros(order.size), np.ones(order.size, bool)
     for _ in range(_MOST_PROPOSALS):
-        u, v, w = rng.random((3, *alpha.shape))
-        part, log_v = u * (flat + p + r), np.log1p(-v)
-        x = np.where(part < flat + r, top - r * log_v, p * log_v - bottom)
-        hat = np.where(part < flat + r, -eta - zeta * (x - right), xi * (x + left) - theta)
-        even = part < flat
-        x, hat = np.where(even, flat * v - bottom, x), np.where(even, 0.0, hat)
-        taken = wanted & (w * np.exp(hat) <= np.exp(-depth(x)))
-        found = np.where(taken, x, found)
-        wanted &= ~taken
-        if not wanted.any():
+        if _propose(order, a, b, rng.random((3, order.size)), found, wanted) == 0:
             break
-    ratio = size / omega
-    value = np.exp(found) * (ratio + np.hypot(1.0, ratio))
-    return np.asarray(np.where(order >= 0, value, 1.0 / value) * np.sqrt(b / a))
+    return _placed(order, a, b, found).reshape(shape)
+
+
+@numba.njit(forceinline=True, error_model="numpy")
+def _flatness(order, a, b):
+    """Return ``sqrt(a b)``, and ``alpha``: how flat a log density is at its mode, but for its order."""
+    size, omega = abs(order), math.sqrt(a * b)
+    if not a * b > _TINY:
+        omega = math.sqrt(a) * math.sqrt(b)  # a b may vanish
+    # sqrt(omega^2 + order^2) - |order| without the cancellation.
+    return omega, max(omega * (omega / (math.hypot(omega, size) + size)), _FLATTEST)
+
+
+@numba.njit(forceinline=True, error_model="numpy")
+def _depth(x, alpha, size):
+    """Return how far the log density is below its mode."""
+    return alpha * (math.cosh(x) - 1.0) + size * (math.expm1(x) - x)
+
+
+@numba.njit(forceinline=True, error_model="numpy")
+def _slope(x, alpha, size):
+    return -alpha * math.sinh(x) - size * math.expm1(x)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _propose(order, a, b, uniform, found, wanted):
+    """Propose a draw for each one that is wanted; return how many are wanted after that."""
+    left_over = 0
+    for i in range(order.shape[0]):
+        if not wanted[i]:
+            continue
+        size = abs(order[i])
+        alpha = _flatness(order[i], a[i], b[i])[1]
+        # Where the hat's tails touch the log density: some unit below its mode.
+        up, down, right, left = _depth(1.0, alpha, size), _depth(-1.0, alpha, size), 1.0, 1.0
+        if up > 2.0:
+            right = math.sqrt(2.0 / (alpha + size))
+        elif up < 0.5:
+            right = math.log(4.0 / (alpha + 2.0 * size))
+        if down > 2.0:
+            left = math.sqrt(4.0 / (alpha * _COSH_1 + size))
+        elif down < 0.5:
+            left = math.log1p(1.0 / alpha + math.sqrt(1.0 / (alpha * alpha) + 2.0 / alpha))
+            if size > 0.0:
+                left = min(1.0 / size, left)
+        eta, zeta = _depth(right, alpha, size), -_slope(right, alpha, size)
+        theta, xi = _depth(-left, alpha, size), _slope(-left, alpha, size)
+        p, r = 1.0 / xi, 1.0 / zeta
+        top, bottom = right - r * eta, left - p * theta  # the hat is flat from here to there
+        flat = bottom + top
+        part, log_v = uniform[0, i] * (flat + p + r), math.log1p(-uniform[1, i])
+        if part < flat:
+            x, hat = flat * uniform[1, i] - bottom, 0.0
+        elif part < flat + r:
+            x = top - r * log_v
+            hat = -eta - zeta * (x - right)
+        else:
+            x = p * log_v - bottom
+            hat = xi * (x + left) - theta
+        if uniform[2, i] * math.exp(hat) <= math.exp(-_depth(x, alpha, size)):
+            found[i], wanted[i] = x, False
+        else:
+            left_over += 1
+    return left_over
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _placed(order, a, b, found):
+    """Return the draws whose logarithms are so far from the mode."""
+    out = np.empty(order.shape[0])
+    for i in range(order.shape[0]):
+        ratio = abs(order[i]) / _flatness(order[i], a[i], b[i])[0]
+        value = math.exp(found[i]) * (ratio + math.hypot(1.0, ratio))
+        out[i] = (value if order[i] >= 0 else 1.0 / value) * math.sqrt(b[i] / a[i])
+    return out

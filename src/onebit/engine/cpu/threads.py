@@ -1,7 +1,9 @@
 """Running a kernel over ranges of rows on several threads.
 
 The kernels release the interpreter lock, so plain threads suffice: no compiled threading layer that
-could clash with forks, with BLAS or with other libraries, and no effect on the results.
+could clash with forks, with BLAS or with other libraries, and no effect on the results. While they work,
+the linear algebra library keeps to one thread: its own would wait for each other on cores that are taken,
+on matrices that are too small to gain from them.
 """
 
 from __future__ import annotations
@@ -9,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
+from threading import Lock
 
 import joblib
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 # Below this much work a range is not worth handing to a thread: about two milliseconds.
 SMALLEST_TASK = 20_000
@@ -66,12 +71,44 @@ class Threads:
         self.ranges(task, np.arange(size + 1, dtype=np.int64) * work_each)
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    """Return the libraries with threads of their own that are loaded: numpy's and scipy's among them."""
+    return ThreadpoolController()
+
+
+class _OneThread:
+    """Keeps linear algebra to one thread from the first of several blocks to the end of the last."""
+
+    def __init__(self) -> None:
+        self._lock, self._blocks = Lock(), 0
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        with self._lock:
+            self._blocks += 1
+            if self._blocks == 1:
+                self._limited = _libraries().limit(limits=1, user_api="blas")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._blocks -= 1
+                if self._blocks == 0:
+                    self._limited.restore_original_limits()
+
+
+# A limit holds for the whole process, and fits may overlap.
+one_blas_thread = _OneThread().block
+
+
 @contextmanager
 def threads(n_jobs: int | None) -> Iterator[Threads]:
     """Open a pool of ``n_jobs`` threads for the length of a ``with`` block."""
     count = thread_count(n_jobs)
-    if count == 1:
-        yield Threads(1, None)
-        return
-    with ThreadPoolExecutor(count, thread_name_prefix="onebit") as pool:
-        yield Threads(count, pool)
+    with one_blas_thread():
+        if count == 1:
+            yield Threads(1, None)
+            return
+        with ThreadPoolExecutor(count, thread_name_prefix="onebit") as pool:
+            yield Threads(count, pool)

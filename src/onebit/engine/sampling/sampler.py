@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from threadpoolctl import threadpool_limits
 
 from onebit.data import checked
 from onebit.data.observations import Observations
@@ -347,8 +346,6 @@ def sample(
         )
         if journal is not None:
             journal.found(sampler.restore)
-        # Chains share the cores out among themselves: a library's threads would only be in their way.
-        stack.enter_context(threadpool_limits(limits=1, user_api="blas"))
         sampled = sampler.run(callback, journal)
     if journal is not None:
         journal.keep(sampler.state())

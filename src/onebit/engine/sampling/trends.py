@@ -113,12 +113,21 @@ def move_along(tall: WeighingTall, lines: Any, values: Any, evidence: Evidence, 
     moving = every[tall.fetched(left.mean(1)) >= _LEAST_LEFT]
     bounds = 1.0 / trend.variances.T
     grams = tall.grams(lines, weights[moving])
-    for k, gram in zip(moving, grams, strict=True):
-        root = positive_root(gram + np.diag(bounds[k]))
-        if root is None:
+    every_bound = np.arange(bounds.shape[1])
+    grams[:, every_bound, every_bound] += bounds[moving]
+    for k, back in zip(moving, _inverse_roots(grams), strict=True):
+        if back is None:
             continue
         pull = evidence.linear[k] - (evidence.precision[k] * values).sum(0)
         linear = tall.inner(lines, pull[:, None])[:, 0] - bounds[k] * trend.present[:, k]
-        back = np.linalg.inv(root)
         step = back.T @ (back @ linear + trend.noise[k])
         values[k] += tall.product(lines, step[:, None])[:, 0]
+
+
+def _inverse_roots(grams: Array) -> list[Array | None]:
+    """Return the inverses of the lower triangular roots of matrices; None for those that have none."""
+    together = positive_root(grams)
+    if together is not None:
+        return list(np.linalg.inv(together))
+    roots = [positive_root(gram) for gram in grams]
+    return [None if root is None else np.asarray(np.linalg.inv(root), dtype=float) for root in roots]
