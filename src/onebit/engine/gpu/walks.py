@@ -107,7 +107,8 @@ class Walk:
     def over(self, table: torch.Tensor, own: torch.Tensor, code: int, keep: bool) -> Iterator[Batch]:
         """Walk over all answers; if ``keep``, a batch's sums are in ``partial`` when it is yielded."""
         ahead, self._walked = self._walked, None
-        walked = ahead is not None and ahead[0] is table and ahead[1] is own
+        # Of a walk that keeps no sums the kernel is another, which may round otherwise.
+        walked = keep and ahead is not None and ahead[0] is table and ahead[1] is own
         for piece in self.view.pieces(self.batches):
             if not walked:
                 self._over(piece, table, own, code, keep)
