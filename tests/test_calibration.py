@@ -78,3 +78,18 @@ def test_the_hinge_without_calibration_uses_its_own_curve(small_world):
         small_world.pairs, small_world.answers
     )
     assert model.calibration_ == natural_calibration(1.5)
+
+
+def test_a_table_pasted_below_itself_is_not_taken_for_evidence():
+    """An answer that was fitted too would tell a curve that everything is known."""
+    gaps = []
+    for seed in range(3):
+        world = simulate.world("B3", rank=2, shape=(60, 40), density=0.4, seed=seed)
+        twice = np.vstack([world.pairs] * 2), np.tile(world.answers, 2)
+        curves = [
+            HingeCompleter(random_state=0).fit(*given).calibration_
+            for given in ((world.pairs, world.answers), twice)
+        ]
+        gaps.append([curve.probability(np.array([1.0]), np.array([0.5]))[0] for curve in curves])
+    once, pasted = np.mean(gaps, axis=0)
+    assert pasted < once + 0.05

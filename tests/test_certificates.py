@@ -1,5 +1,7 @@
 """Certificates: they hold as often as they say, and refuse what they cannot know."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom
@@ -177,6 +179,39 @@ def test_repeated_entries_are_counted_in_the_terms(small_world):
     model = LogisticCompleter(2, random_state=0).fit(pairs, answers, certify=0.1)
     repeated = model.certify().terms["held-out answers to entries that were fitted too"]
     assert repeated > 0.5 * model.certify().terms["held-out answers"]
+
+
+def test_one_repeated_line_leaves_what_is_said_of_few_blanks():
+    world = simulate.world("B2", rank=2, shape=(30, 30), density=0.92, seed=1)
+    pairs, answers = world.pairs, world.answers
+    again = np.vstack([pairs, pairs[:1]]), np.append(answers, answers[0])
+    once, twice = (
+        LogisticCompleter(2, random_state=0).fit(*given, certify=0.1)
+        for given in ((pairs, answers), again)
+    )
+    assert twice.held_out_.blanks == once.held_out_.blanks == 900 - len(pairs)
+    for model in (once, twice):
+        assert "of the blanks of this table alone" in str(model.certify())
+
+
+def test_repeats_of_fitted_entries_say_nothing_of_blanks():
+    """Ten entries without a fitted answer, all wrong, two of them twice; ninety repeats, all right."""
+    right = np.repeat([1, -1], [90, 12])
+    rows = np.append(np.arange(100), [90, 91]).astype(np.int32)
+    counted = HeldOut.count(
+        np.full(102, 0.7), np.ones(102), right.astype(np.int8), rows, np.zeros(102, np.int32),
+        np.arange(102) < 90, blanks=20,
+    )  # fmt: skip
+    assert counted.blanks_bound(0.05) == 1.0
+    assert counted.certify(0.05).bound < 0.25
+    assert "90 are of entries that were fitted too" in str(counted.certify(0.05))
+
+
+def test_the_shift_from_which_on_a_certificate_says_nothing_is_where_certify_says_so():
+    world = simulate.world("B2", rank=2, shape=(30, 30), density=0.92, seed=1)
+    model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers, certify=0.1)
+    said = re.search(r"right prediction by ([\d.]+) or more", str(model.certify()))
+    assert model.certify(shift=float(said[1])).bound == pytest.approx(0.5, abs=0.01)
 
 
 def test_what_is_kept_says_so_in_a_sentence(rng):

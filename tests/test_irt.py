@@ -6,6 +6,7 @@ import pytest
 from benchmarks.asking.scales import fitted, marginal_likelihood, simulated
 from onebit import LogisticCompleter, plots
 from onebit.model.irt import Scale
+from onebit.report.layout import on_one_ruler
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,21 @@ def test_the_difficulty_of_an_item_that_measures_nothing_is_not_said():
     items = fitted(answers, 1).column_summary(scale="irt")
     assert np.isnan(items["difficulty"].iloc[0])
     assert items["difficulty"].iloc[1:].notna().mean() > 0.8
+
+
+@pytest.mark.parametrize("solved", [1.0, 0.0])
+def test_an_item_that_all_or_none_solve_has_no_discrimination_and_stands_at_its_end(solved):
+    _, _, _, answers = simulated(200, 12, 6)
+    answers[:, 0] = solved
+    model = fitted(answers, 1)
+    items = model.column_summary(scale="irt")
+    first = items.loc[:, ["discrimination", "discrimination_se", "difficulty"]].iloc[0]
+    assert first.isna().all()
+    assert items["discrimination"].iloc[1:].notna().all()
+    _, difficulty = on_one_ruler(Scale.of(model.draws_))
+    end = difficulty.min() if solved else difficulty.max()
+    assert difficulty[0, 0] == end
+    assert np.abs(difficulty[1:]).max() <= abs(end)
 
 
 def test_information_is_the_derivative_of_the_expected_score(two_parameter):

@@ -355,3 +355,13 @@ def test_copies_share_what_is_sorted_on_first_use():
     assert twin.by_row is view
     assert other.by_row is view
     np.testing.assert_array_equal(again.by_row.index, view.index)
+
+
+def test_further_answers_of_an_entry_go_where_its_first_one_goes():
+    pairs = [(1, 5), (0, 2), (1, 5), (2, 5), (0, 3), (1, 5), (0, 2)]
+    seen = Observations.from_pairs(pairs, [1, 1, 0, 1, 0, 1, 1])
+    # In row order: (0, 2) twice, (0, 3), (1, 5) three times, (2, 5).
+    assert seen.again().tolist() == [False, True, False, False, True, True, False]
+    assert seen.by_entry(np.arange(7)).tolist() == [0, 0, 2, 3, 3, 3, 6]
+    once = Observations.from_pairs([(0, 1), (1, 1), (1, 0)], [1, 0, 1])
+    assert once.by_entry(np.arange(3)).tolist() == [0, 1, 2]

@@ -153,3 +153,11 @@ def test_a_full_table_has_no_pattern():
     )
     assert with_it.posterior_.hierarchy.regressions == (None, None)
     assert with_it.objective_ == without.objective_
+
+
+def test_regressions_of_another_device_are_the_same_but_for_rounding():
+    squares = np.array([300.0, 40.0, 2e-3])
+    here = Regression(squares, {"pattern": 3}, np.zeros(3))
+    assert here == Regression(squares + np.array([1e-3, -1e-3, 1e-3]), {"pattern": 3}, np.zeros(3))
+    assert here != Regression(squares * [1.0, 1.01, 1.0], {"pattern": 3}, np.zeros(3))
+    assert here != Regression(squares[:2], {"pattern": 2}, np.zeros(2))

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import sys
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -556,3 +557,26 @@ def test_a_quote_that_never_closes_is_found_at_once(tmp_path):
     body = 'user,film,liked 5" disk\n' + "a,b,1\n" * 60_000
     with pytest.raises(TableError, match="opens a quote and never closes it"):
         read_answers(write(tmp_path, "quote.csv", body))
+
+
+def test_an_archive_that_holds_no_arrays_is_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "sheet.xlsx"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+    with pytest.raises(TableError, match="is an archive, but not of numpy's arrays; save a spreadsheet"):
+        read_table(path)
+
+
+def test_a_third_word_beside_answers_may_be_a_blank(tmp_path):
+    lines = [f"{k},yes,{('yes', 'no', 'maybe')[k % 3]},no,no" for k in range(30)]
+    path = tmp_path / "survey.csv"
+    path.write_text("\n".join(["id,q1,q2,q3,q4", *lines]))
+    with pytest.raises(
+        TableError, match="'maybe' is no answer; take it for a blank with --blank maybe, or"
+    ):
+        read_table(path, Layout(wide=True))
+
+
+def test_one_number_alone_suggests_no_threshold():
+    assert Vocabulary().hint({"5": 1}).count("--threshold NUMBER") == 1
+    assert "--threshold 3.5" in Vocabulary().hint({"5": 1, "3": 1})

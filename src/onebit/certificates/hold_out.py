@@ -207,7 +207,12 @@ class HeldOut:
         """
         if not self.blanks:
             return None
-        return rest_upper_bound(int(self.wrong.sum()), len(self.wrong), self.blanks, delta)
+        # The first answer of each entry that was not fitted: further ones say nothing of blanks.
+        entries = self.rows * np.int64(self.columns.max(initial=0) + 1) + self.columns
+        entries = np.where(self.rows < 0, -1 - np.arange(len(entries)), entries)  # nobody said which
+        first = np.unique(entries[~self.fitted_too], return_index=True)[1]
+        wrong = self.wrong[~self.fitted_too][first]
+        return rest_upper_bound(int(wrong.sum()), len(wrong), self.blanks, delta)
 
     @property
     def own(self) -> bool:

@@ -157,7 +157,7 @@ class Certificate:
             text += f"; always the commoner answer: {self.terms[COMMONER]:.1%}"
         if STRANGERS in self.terms:
             text += f"; {self.terms[STRANGERS]:,.0f} are of rows or columns without a fitted answer"
-        if FITTED_TOO in self.terms and self.method == OWN_HELD_OUT:
+        if FITTED_TOO in self.terms:
             text += f"; {self.terms[FITTED_TOO]:,.0f} are of entries that were fitted too"
         return text
 
@@ -178,9 +178,10 @@ class Certificate:
         ]
         if self.method in CHOSEN and not self.trivial:
             others, chosen = CHOSEN[self.method]
+            base = max(self.bound, self.terms.get(BLANKS, 0.0))
             lines.append(
                 f"  of the {others} it says nothing (half could be wrong) if being {chosen} multiplies "
-                f"the odds of a right prediction by {breaking_shift(self.bound):.3g} or more (certify "
+                f"the odds of a right prediction by {breaking_shift(base):.3g} or more (certify "
                 "with a shift)"
             )
         if self.trivial:

@@ -98,7 +98,8 @@ class Certified(Drawing):
         everything = self._answers.everything
         rows, columns = everything.shape
         own = division.cut is None
-        blanks = rows * columns - everything.n if division.distinct and not own else None
+        entries = everything.n if division.distinct else everything.n - int(everything.again().sum())
+        blanks = None if own else rows * columns - entries
         counted = self._count(division.held, division.commoner, blanks)
         return replace(counted, whence="own") if own else counted
 

@@ -32,7 +32,8 @@ class Evaluation:
     folds : pandas.DataFrame
         Columns ``method``, ``fold`` and the measures: accuracy (a score of zero is wrong), log-loss in
         nats, Brier score, and the calibration error, the mean gap between the stated probability of yes
-        and the share of yes over ten bins of equal size.
+        and the share of yes over ten bins of about equal size; by chance it is above zero for right
+        probabilities too, the more so the fewer answers there are.
     n_answers : int
         All answers.
     """
@@ -80,7 +81,7 @@ def evaluate(
     """
     if not 2 <= folds <= seen.n // 2:
         raise ValueError(f"{seen.n} answers can be cut into 2 to {seen.n // 2} folds, not {folds}")
-    part = np.random.default_rng(seed).permutation(np.arange(seen.n) % folds)
+    part = seen.by_entry(np.random.default_rng(seed).permutation(np.arange(seen.n) % folds))
     jobs = {"n_jobs": model.n_jobs} if hasattr(model, "n_jobs") else {}
     methods: list[tuple[str, PairClassifier | None]] = [
         (type(model).__name__, model),
@@ -124,8 +125,15 @@ def _measures(sign: NDArray[np.int8], score: Array, yes: Array) -> dict[str, flo
 
 
 def calibration_error(probability: Array, happened: NDArray[np.bool_]) -> float:
-    """Return the mean gap between stated and observed probability, over bins of equal size."""
-    order = np.argsort(probability, kind="stable")
-    bins = [part for part in np.array_split(order, _BINS) if len(part)]
-    gaps = [abs(probability[part].mean() - happened[part].mean()) for part in bins]
-    return float(np.average(gaps, weights=[len(part) for part in bins]))
+    """Return the mean gap between stated and observed probability, over bins of about equal size.
+
+    Equal probabilities share a bin, so that their order does not matter.
+
+    >>> calibration_error(np.full(4, 0.5), np.array([True, True, False, False]))
+    0.0
+    """
+    _, place, counts = np.unique(probability, return_inverse=True, return_counts=True)
+    middle = np.cumsum(counts) - 0.5 * counts
+    bins = np.minimum((_BINS * middle / len(probability)).astype(int), _BINS - 1)[place]
+    gaps = np.bincount(bins, probability - happened, _BINS)
+    return float(np.abs(gaps).sum() / len(probability))

@@ -174,7 +174,7 @@ class GibbsCompleter(PairClassifier):
         calibration = None
         with workers(machine, observations.n) as crew:
             if self.calibrate:
-                held = rng.random(observations.n) < CALIBRATION_SHARE
+                held = observations.by_entry(rng.random(observations.n) < CALIBRATION_SHARE)
                 if held.sum() < SMALLEST_CALIBRATION:
                     advice.append(
                         f"{observations.n:,} answers are too few to calibrate by: probabilities are "

@@ -72,8 +72,8 @@ class LogisticCompleter(PairClassifier):
     max_iter, tol : int, float or "auto"
         At most so many rounds, until a round lowers the objective by less than ``tol`` (relative). "auto"
         stops where predictions have settled, by a rule that was measured on eight real tables: after a
-        fifth to a half of the rounds (HingeCompleter: a third to three quarters), with a log-loss at most
-        0.0005 (0.0025) above the default's. Small tables may gain nothing.
+        fifth to a half of the rounds (HingeCompleter: three tenths to three quarters), with a log-loss at
+        most 0.0005 (0.0025) above the default's. Small tables may gain nothing.
     random_state : int, RandomState or None
         Seed of the starts. The result does not depend on ``n_jobs``.
     n_jobs : int or None, default -1

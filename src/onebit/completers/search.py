@@ -155,11 +155,12 @@ class Search:
         for k in range(n_splits):
             held = np.zeros(observations.n, dtype=bool)
             held[order[k * size : (k + 1) * size]] = True
+            held = observations.by_entry(held)
             self.splits.append((observations.take(~held), observations.entries(held)))
         entries = [held for _, held in self.splits]
         self.sign = np.concatenate([held.sign for held in entries])
         self.weight = np.concatenate(
-            [np.ones(size) if held.weight is None else held.weight for held in entries]
+            [np.ones(len(held.sign)) if held.weight is None else held.weight for held in entries]
         ).astype(float)
         # With fewer there is nothing to choose by: the defaults stand.
         self.usable = n_splits * size >= 20

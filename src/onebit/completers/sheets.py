@@ -72,11 +72,11 @@ def _of_answers(
     for k, word in enumerate(said):
         rate(f"the predictions that {word}, {plain}", held.yes == bool(k))
     others, chosen = CHOSEN[OWN_HELD_OUT if held.own else HELD_OUT]
+    base = max(whole, held.blanks_bound(each) or 0.0)
     assumes = (
         f"that being {chosen} multiplies the odds of a right prediction by at most {shift:g}; from "
-        f"{breaking_shift(whole):.2g} on half of them could be wrong"
+        f"{breaking_shift(base):.2g} on half of them could be wrong"
     )
-    base = max(whole, held.blanks_bound(each) or 0.0)
     claims.append(
         Claim("wrong", f"the predictions of {others}{held.untouched}", assumes, shifted(base, shift),
               float("nan"), answers=len(held.wrong))

@@ -146,11 +146,14 @@ def _on_scale(
     if side == 0:
         found = {"ability": placed.abilities[0], "ability_se": placed.abilities[1]}
     else:
+        counts, yes = _answered(known, 1, len(placed.slope))
+        # Answers that are all the same say nothing of how an item tells rows apart.
+        unlike = (yes > 0) & (yes < counts)
         found = {
             "difficulty": placed.difficulties[0],
             "difficulty_se": placed.difficulties[1],
-            "discrimination": placed.discriminations[0],
-            "discrimination_se": placed.discriminations[1],
+            "discrimination": np.where(unlike, placed.discriminations[0], np.nan),
+            "discrimination_se": np.where(unlike, placed.discriminations[1], np.nan),
         }
     found |= {"infit": fits[0], "outfit": fits[1]}
     return {name: values[codes] for name, values in found.items()}

@@ -359,6 +359,19 @@ class Observations:
         weight = view.weight[positions] if len(view.weight) else None
         return Entries(view.owners()[positions], view.index[positions], view.sign[positions], weight)
 
+    def again(self) -> NDArray[np.bool_]:
+        """Say of each answer, in row order, whether its entry was answered before."""
+        view = self.by_row  # rows list their columns in order
+        again = np.zeros(self.n, dtype=bool)
+        again[1:] = view.index[1:] == view.index[:-1]
+        again[view.start[:-1][view.counts > 0]] = False
+        return again
+
+    def by_entry(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values of answers, in row order: further answers of an entry have its first one's."""
+        again = self.again()
+        return values if not again.any() else values[~again][np.cumsum(~again) - 1]
+
     def entry_numbers(self) -> NDArray[np.int64]:
         """Return one number for the entry of each answer, in row order."""
         return self.by_row.owners() * np.int64(self.shape[1]) + self.by_row.index

@@ -224,7 +224,7 @@ def _calibrated(
     callback: Callback | None,
 ) -> tuple[Calibration, Posterior | None]:
     """Return the curve of the hinge loss's probabilities, and the posterior that gave it, if any did."""
-    held = rng.random(observations.n) < CALIBRATION_SHARE
+    held = observations.by_entry(rng.random(observations.n) < CALIBRATION_SHARE)
     if not recipe.calibrate or held.sum() < SMALLEST_CALIBRATION or held.all():
         return natural_calibration(recipe.temperature), None
     others = observations.take(~held)

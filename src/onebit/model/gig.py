@@ -38,7 +38,7 @@ def generalised_inverse_gaussian(
     """
     order, a, b = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in (order, a, b)))
     shape = order.shape
-    order, a, b = (np.ascontiguousarray(part).ravel() for part in (order, a, b))
+    order, a, b = (np.array(part).ravel() for part in (order, a, b))
     found, wanted = np.zeros(order.size), np.ones(order.size, bool)
     for _ in range(_MOST_PROPOSALS):
         if _propose(order, a, b, rng.random((3, order.size)), found, wanted) == 0:

@@ -71,9 +71,11 @@ def scale_of(model: PairClassifier) -> Scale | None:
 def on_one_ruler(scale: Scale) -> tuple[Array, Array]:
     """Return abilities of rows and difficulties of columns, for a ruler that holds both.
 
-    Difficulties far beyond the abilities, or not determined, stand at its ends.
+    Difficulties far beyond the abilities stand at its ends, and so do those that are not determined: at
+    the low end where yes is more frequent than no, at the high end where it is less frequent.
     """
     far = 1.5 * float(np.abs(scale.abilities[0]).max())
-    slope, intercept = scale.slope.mean(axis=1), scale.intercept.mean(axis=1)
-    difficulty = np.clip(-intercept / np.where(slope == 0.0, 1e-9, slope), -far, far)
+    difficulty = np.clip(scale.difficulties[0], -far, far)
+    ends = np.where(scale.intercept.mean(axis=1) > 0.0, -far, far)
+    difficulty = np.where(np.isnan(difficulty), ends, difficulty)
     return scale.abilities[0][:, None], difficulty[:, None]

@@ -129,6 +129,8 @@ def _middle(kinds: Iterable[str]) -> str:
     numbers = [number for number in map(_number, kinds) if number is not None and math.isfinite(number)]
     if not numbers or min(numbers) <= 3.5 < max(numbers) <= 5:
         return "3.5"
+    if min(numbers) == max(numbers):
+        return "NUMBER"
     return f"{(min(numbers) + max(numbers)) / 2:g}"
 
 

@@ -35,6 +35,8 @@ Flags = NDArray[np.bool_]
 _MOST_KINDS = 1000
 # Where more than this share of a column is no answer, the column is not one of answers.
 _NO_ANSWERS = 0.25
+# Beside answers, so few other words may stand for blanks.
+_FEW_WORDS = 3
 # What is wrong with a line whose answer has no moment; the message says more.
 NO_TIME = "the time cannot be compared"
 
@@ -251,6 +253,13 @@ class Growing:
             return (
                 f"in column {shown(names[j])}, which holds {counted(kinds)}, {shown(text)} is no answer",
                 f"mend it, leave such lines out with --skip-bad, or the column with {drop}",
+            )
+        words = [cells.values[code] for code in np.unique(cells.codes[bad[:, j], j])]
+        if len(words) <= _FEW_WORDS and ((signs[:, j] != BAD) & (signs[:, j] != BLANK)).any():
+            blank = " ".join(option("--blank", word) for word in words)
+            return (
+                f"in column {shown(names[j])}, which holds {counted(kinds)}, {shown(text)} is no answer",
+                f"take it for a blank with {blank}, or leave the column out with {drop}",
             )
         hint = f"leave it out with {drop}" if len(others) == 1 else f"leave such columns out with {drop}"
         if looks_like_ratings(kinds):
