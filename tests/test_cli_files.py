@@ -377,9 +377,9 @@ def test_info_tells_what_is_inside(folder):
 
 
 def test_evaluation_beats_its_baselines(folder):
-    result = run(
-        "evaluate", folder / "school.csv", "--folds", 3, "-m", "logistic", "--rank", 3, "--json", "-q"
-    )
+    large = folder / "large.csv"
+    run("simulate", "school", "-o", large)
+    result = run("evaluate", large, "--folds", 3, "-m", "logistic", "--rank", 3, "--json", "-q")
     methods = json.loads(result.stdout)["methods"]
     ours, effects, majority = (methods[name] for name in methods)
     assert list(methods) == ["LogisticCompleter", "effects only", "commoner answer"]

@@ -104,7 +104,7 @@ class Scale:
 
     @property
     def reliability(self) -> float:
-        """The share of the variance of the abilities' estimates that is not error (empirical)."""
+        """The share of the abilities' variance that their estimates have (empirical)."""
         mean, error = self.abilities
         signal = float(mean.var())
         return signal / (signal + float((error**2).mean()))

@@ -255,14 +255,19 @@ class Growing:
                 f"mend it, leave such lines out with --skip-bad, or the column with {drop}",
             )
         words = [cells.values[code] for code in np.unique(cells.codes[bad[:, j], j])]
-        if len(words) <= _FEW_WORDS and ((signs[:, j] != BAD) & (signs[:, j] != BLANK)).any():
+        rated = looks_like_ratings(kinds)
+        if (
+            not rated
+            and len(words) <= _FEW_WORDS
+            and ((signs[:, j] != BAD) & (signs[:, j] != BLANK)).any()
+        ):
             blank = " ".join(option("--blank", word) for word in words)
             return (
                 f"in column {shown(names[j])}, which holds {counted(kinds)}, {shown(text)} is no answer",
                 f"take it for a blank with {blank}, or leave the column out with {drop}",
             )
         hint = f"leave it out with {drop}" if len(others) == 1 else f"leave such columns out with {drop}"
-        if looks_like_ratings(kinds):
+        if rated:
             hint += f"; or, if every column holds ratings, {self.vocabulary.hint(kinds)}"
         return f"the column {shown(names[j])} holds {counted(kinds)}, which are no answers", hint
 
