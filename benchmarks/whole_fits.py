@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from benchmarks.parts import write_part
 from benchmarks.peers.machine import machine
 from benchmarks.peers.matrices import MATRICES, make
 from benchmarks.peers.worker import log_loss, peak_megabytes
+from onebit import LogisticCompleter
 from onebit.study.page import markdown
 
 ANSWERS = (1_000_000, 10_000_000, 100_000_000)
@@ -60,8 +60,6 @@ def store(table: str, n: int, folder: Path) -> None:
 
 def fit(folder: Path, rank: int, threads: int) -> dict[str, Any]:
     """Fit what a folder holds, in this process; return what that took and what it is worth."""
-    from onebit import LogisticCompleter
-
     pairs, signs, test_pairs, test_signs, truth = (np.load(folder / f"{name}.npy") for name in _NAMES)
     warm = LogisticCompleter(rank, n_jobs=threads, random_state=0)
     with warnings.catch_warnings():
@@ -86,7 +84,7 @@ def measure(table: str, n: int, threads: int) -> dict[str, Any]:
         store(table, n, Path(folder))
         command = [sys.executable, "-m", "benchmarks.whole_fits", "--fit", folder]
         command += ["--threads", str(threads), "--rank", str(RANK)]
-        done = subprocess.run(command, check=True, env=os.environ, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

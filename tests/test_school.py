@@ -41,10 +41,10 @@ def test_the_risk_is_least_for_who_knows_the_chances():
 
 
 def test_every_fold_is_predicted_from_the_others():
-    drawn = school(40, 20, 1500, seed=4)
+    drawn = school(60, 40, 6000, seed=5)
     frame = drawn.frame()
     seen = Observations.from_pairs(frame[["student", "exercise"]], frame["solved"] == "yes")
-    seen = seen.take(~seen.again())  # so that folds are of one size
+    seen = seen.take(np.flatnonzero(~seen.again())[:1500])  # so that folds are of one size
     told = []
     result = evaluate(LogisticCompleter(2, random_state=0), seen, 3, tell=lambda *step: told.append(step))
     assert told[-1][:2] == (9, 9)
@@ -53,9 +53,9 @@ def test_every_fold_is_predicted_from_the_others():
     yes = (seen.by_row.sign > 0).mean()
     assert majority["accuracy"].mean() == pytest.approx(max(yes, 1 - yes), abs=1e-9)
     assert majority["log_loss"].mean() == pytest.approx(
-        -(yes * np.log(yes) + (1 - yes) * np.log(1 - yes)), abs=5e-3
+        -(yes * np.log(yes) + (1 - yes) * np.log(1 - yes)), abs=2e-3
     )
-    with pytest.raises(ValueError, match=f"can be cut into 2 to {seen.n // 2} folds"):
+    with pytest.raises(ValueError, match="can be cut into 2 to 750 folds"):
         evaluate(LogisticCompleter(), seen, 1)
 
 

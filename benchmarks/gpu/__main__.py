@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.page import write_page_part
+from benchmarks.gpu.page import PART, part
+from benchmarks.parts import write_part
 
 PARTS = ("made-20m", "growth", "streamed", "billion", "ten-billion")
 
@@ -70,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error(f"unknown part {unknown[0]!r}; there are {', '.join(PARTS)}")
     result = json.loads(arguments.draw.read_text()) if arguments.draw else measured(only, arguments.keep)
     if arguments.output is not None:
-        write_page_part(result, arguments.output)
+        write_part(arguments.output, PART, part(result))
 
 
 if __name__ == "__main__":

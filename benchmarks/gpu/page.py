@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 from typing import Any
 
-from benchmarks.parts import write_part
 from onebit.study.page import markdown
 
 PART = "gpu"
@@ -20,12 +18,8 @@ of a plain copy in the GPU's memory; where tables fit the caches a kernel can be
 small systems of `solve` are bound by arithmetic in double precision, not by memory."""
 
 
-def write_page_part(result: dict[str, Any], page: Path) -> None:
-    """Write the part into the page, in place of an earlier one or at its end."""
-    write_part(page, PART, _part(result))
-
-
-def _part(result: dict[str, Any]) -> list[str]:
+def part(result: dict[str, Any]) -> list[str]:
+    """Return what the page says."""
     there = result["machine"]
     parts = [
         "## On a GPU",

@@ -134,6 +134,11 @@ class Certificate:
         return self.bound >= min(0.5, self.terms.get(COMMONER, 0.5))
 
     @property
+    def shifts_from(self) -> float:
+        """What is said of blanks without a shift: where they are few, what an even draw says of these."""
+        return max(self.bound, self.terms.get(BLANKS, 0.0))
+
+    @property
     def whose(self) -> str:
         """Whose errors, and on which entries, where it does not stand inside a sentence."""
         return self.predictor.rstrip(",")
@@ -178,11 +183,10 @@ class Certificate:
         ]
         if self.method in CHOSEN and not self.trivial:
             others, chosen = CHOSEN[self.method]
-            base = max(self.bound, self.terms.get(BLANKS, 0.0))
             lines.append(
                 f"  of the {others} it says nothing (half could be wrong) if being {chosen} multiplies "
-                f"the odds of a right prediction by {breaking_shift(base):.3g} or more (certify "
-                "with a shift)"
+                f"the odds of a right prediction by {breaking_shift(self.shifts_from):.3g} or more "
+                "(certify with a shift)"
             )
         if self.trivial:
             lines.append(

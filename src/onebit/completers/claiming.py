@@ -57,11 +57,8 @@ BANDED = {"row answers": 0, "column answers": 1}
 
 
 def shift_certificate(found: Certificate, shift: float, untouched: str = "") -> Certificate:
-    """Return what a certificate of the answered entries says of the blanks under a shift.
-
-    Where few entries are blank, it begins with what an even draw would say of these.
-    """
-    base = max(found.bound, found.terms.get(BLANKS, 0.0))
+    """Return what a certificate of the answered entries says of the blanks under a shift."""
+    base = found.shifts_from
     odds, density = shifted(base, shift), shifted(base, shift, "density")
     others, chosen = CHOSEN.get(found.method, CHOSEN[HELD_OUT])
     return Certificate(

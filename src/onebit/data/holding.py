@@ -157,9 +157,7 @@ def taken_out(observations: Observations, held: Marks) -> tuple[Observations, Ta
     """Take marked answers (in row order) out of all: return what is left, and those."""
     fitted = observations.take(~held)
     rows, columns, sign, _ = observations.entries(held)
-    entry = observations.entry_numbers()  # in order, so that repeats stand side by side
-    first = np.ones(len(entry), dtype=bool)
-    first[1:] = entry[1:] != entry[:-1]
+    first = ~observations.again()
     group = np.cumsum(first) - 1
     fitted_too = (np.bincount(group[~held], minlength=int(first.sum())) > 0)[group[held]]
     return fitted, Taken(rows, columns, sign, fitted_too, bool(first.all()))

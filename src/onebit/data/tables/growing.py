@@ -249,23 +249,16 @@ class Growing:
         drop = " ".join(option("--drop", names[i]) for i in (others if j in others else [j])[:5])
         found = np.bincount(cells.codes[:, j], minlength=len(cells.values)).tolist()
         kinds = kinds_of(dict(zip(cells.values, found, strict=True)))
+        one_word = (
+            f"in column {shown(names[j])}, which holds {counted(kinds)}, {shown(text)} is no answer"
+        )
         if j not in others:
-            return (
-                f"in column {shown(names[j])}, which holds {counted(kinds)}, {shown(text)} is no answer",
-                f"mend it, leave such lines out with --skip-bad, or the column with {drop}",
-            )
+            return one_word, f"mend it, leave such lines out with --skip-bad, or the column with {drop}"
         words = [cells.values[code] for code in np.unique(cells.codes[bad[:, j], j])]
-        rated = looks_like_ratings(kinds)
-        if (
-            not rated
-            and len(words) <= _FEW_WORDS
-            and ((signs[:, j] != BAD) & (signs[:, j] != BLANK)).any()
-        ):
+        answered, rated = not np.isin(signs[:, j], (BAD, BLANK)).all(), looks_like_ratings(kinds)
+        if answered and not rated and len(words) <= _FEW_WORDS:
             blank = " ".join(option("--blank", word) for word in words)
-            return (
-                f"in column {shown(names[j])}, which holds {counted(kinds)}, {shown(text)} is no answer",
-                f"take it for a blank with {blank}, or leave the column out with {drop}",
-            )
+            return one_word, f"take it for a blank with {blank}, or leave the column out with {drop}"
         hint = f"leave it out with {drop}" if len(others) == 1 else f"leave such columns out with {drop}"
         if rated:
             hint += f"; or, if every column holds ratings, {self.vocabulary.hint(kinds)}"

@@ -105,11 +105,11 @@ def read_npz(source: Source, choose: Choose) -> Iterator[Batch]:
             )
         data.seek(0)
         with np.load(data, allow_pickle=False) as archive:
-            if not all(isinstance(archive[name], np.ndarray) for name in archive.files):
-                raise TableError(
-                    f"{source.name} is an archive, but not of numpy's arrays; save a spreadsheet as CSV"
-                )
             arrays = {name: archive[name] for name in archive.files}
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise TableError(
+                f"{source.name} is an archive, but not of numpy's arrays; save a spreadsheet as CSV"
+            )
         if {"format", "shape", "data"} <= set(arrays):
             data.seek(0)
             matrix = scipy.sparse.load_npz(data)
