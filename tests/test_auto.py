@@ -77,6 +77,9 @@ def test_a_model_of_the_gibbs_loss_predicts_by_its_curve_is_saved_and_says_what_
     again = load(tmp_path / "gibbs.onebit")
     np.testing.assert_array_equal(again.predict_proba(world.pairs), model.predict_proba(world.pairs))
     assert again.best_params_ == model.best_params_
+    for name in ("temperature_", "prior_choices_"):
+        assert getattr(again.completer_, name) == getattr(model.completer_, name)
+    again.completer_.save(tmp_path / "chosen again.onebit")
     again.fold_in([(99, column) for column in range(20)], world.answers[:20])
     assert again.predict_proba([(99, 3)])[0, 1] != pytest.approx(0.5, abs=1e-6)
 

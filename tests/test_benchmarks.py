@@ -334,7 +334,7 @@ def test_what_is_measured_on_a_gpu_can_be_imported():
 
 
 def test_the_certificates_page_judges_every_kind_and_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
-    counts = {"noisy": 12, "rare": 2, "nearly-full": 2, "chosen": 2, "drawn": 2}
+    counts = {"noisy": 12, "rare": 2, "nearly-full": 2, "repeated": 2, "chosen": 2, "drawn": 2}
     for family, count in counts.items():
         one_world, _, batch = certificates.FAMILIES[family]
         monkeypatch.setitem(certificates.FAMILIES, family, (one_world, count, batch))
@@ -345,14 +345,15 @@ def test_the_certificates_page_judges_every_kind_and_goes_on_where_it_was_stoppe
     with drawn.fewer_draws():
         certificates.main([*command, "--output", str(output)])
     text = output.read_text()
-    own, rare, full, others, broken, elsewhere, tight = tables(text)
-    for table in (own, rare, full, others):
+    own, rare, full, repeated, others, broken, elsewhere, tight = tables(text)
+    for table in (own, rare, full, repeated, others):
         assert "**caught**" not in [row[-1] for row in table[1:]]
         assert figures(table, "delta") == sorted(figures(table, "delta"))
     assert set(figures(own, "worlds")) == {12, 8}  # a refit has no certificate in skewed worlds
     assert {row[0] for row in full[1:]} == {held_out.HOLD_OUT, held_out.BLANKS_ALONE}
+    assert {row[0] for row in repeated[1:]} == {held_out.BLANKS_ALONE}
     names = {held_out.UNSPLIT, held_out.ONE_FOR_ALL, held_out.LIST, held_out.OUTSIDE_FOR_BLANKS}
-    assert {row[0] for row in broken[1:]} == names | {drawn.NO_DETERMINANTS}
+    assert {row[0] for row in broken[1:]} == names | {held_out.FIRST_ANSWER, drawn.NO_DETERMINANTS}
     like, blanks = figures(elsewhere, "mean error")[:2]
     assert blanks > 2 * like
     assert [row[0] for row in tight[1:]] == list(tightness.RUNGS)

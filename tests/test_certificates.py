@@ -10,6 +10,7 @@ import onebit
 from onebit import AutoCompleter, HingeCompleter, LogisticCompleter, NuclearNormCompleter, simulate
 from onebit.certificates.bounds import binomial_upper_bound
 from onebit.certificates.hold_out import KEPT_SHARES, SHARES, HeldOut
+from onebit.certificates.shifts import breaking_shift
 from onebit.certificates.statements import (
     BLANKS,
     COMMONER,
@@ -177,8 +178,10 @@ def test_what_cannot_be_certified_is_refused(small_world):
 def test_repeated_entries_are_counted_in_the_terms(small_world):
     pairs, answers = np.repeat(small_world.pairs, 2, axis=0), np.repeat(small_world.answers, 2)
     model = LogisticCompleter(2, random_state=0).fit(pairs, answers, certify=0.1)
-    repeated = model.certify().terms["held-out answers to entries that were fitted too"]
-    assert repeated > 0.5 * model.certify().terms["held-out answers"]
+    certificate = model.certify()
+    repeated = certificate.terms["held-out answers to entries that were fitted too"]
+    assert repeated > 0.5 * certificate.terms["held-out answers"]
+    assert f"{int(repeated)} are of entries that were fitted too" in str(certificate)
 
 
 def test_one_repeated_line_leaves_what_is_said_of_few_blanks():
@@ -207,11 +210,26 @@ def test_repeats_of_fitted_entries_say_nothing_of_blanks():
     assert "90 are of entries that were fitted too" in str(counted.certify(0.05))
 
 
+@pytest.mark.parametrize("says", [-1, 1])
+def test_of_an_entry_answered_both_ways_one_answer_at_random_speaks_for_the_blanks(says):
+    """Repeats are listed "no" first: whoever predicts "no" is not right because of that."""
+    rows = np.repeat(np.arange(200), 2).astype(np.int32)
+    sign = np.tile([-1, 1], 200).astype(np.int8)
+    counted = HeldOut.count(
+        np.full(400, 0.7), np.full(400, float(says)), sign, rows, np.zeros(400, np.int32), blanks=10**6
+    )
+    assert 0.47 < counted.blanks_bound(0.05) < 0.67
+
+
 def test_the_shift_from_which_on_a_certificate_says_nothing_is_where_certify_says_so():
     world = simulate.world("B2", rank=2, shape=(30, 30), density=0.92, seed=1)
     model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers, certify=0.1)
-    said = re.search(r"right prediction by ([\d.]+) or more", str(model.certify()))
-    assert model.certify(shift=float(said[1])).bound == pytest.approx(0.5, abs=0.01)
+    certificate = model.certify()
+    said = float(re.search(r"right prediction by ([\d.]+) or more", str(certificate))[1])
+    assert model.certify(shift=said).bound == pytest.approx(0.5, abs=0.01)
+    # Where few entries are blank it begins with what an even draw says of these, which is more.
+    assert certificate.terms[BLANKS] > certificate.bound
+    assert said == pytest.approx(breaking_shift(certificate.terms[BLANKS]), rel=0.01)
 
 
 def test_what_is_kept_says_so_in_a_sentence(rng):

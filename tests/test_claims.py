@@ -1,6 +1,7 @@
 """Certificates of what people ask: blanks, groups, lists, gains; each held against a known truth."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -374,6 +375,15 @@ def test_the_sheet_has_every_claim_with_its_assumption(model):
     assert text.startswith("With probability 0.95, all of these at once")
     # All at once costs a little.
     assert table["bound"][0] > model.certify(0.05).bound
+
+
+def test_the_sheet_says_from_which_shift_on_it_says_nothing_of_few_blanks():
+    world = simulate.world("B2", rank=2, shape=(30, 30), density=0.92, seed=1)
+    model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers, certify=0.1)
+    shifted = next(claim for claim in model.sheet().claims if "multiplies the odds" in claim.assumes)
+    said = float(re.search(r"from ([\d.]+) on half of them", shifted.assumes)[1])
+    found = model.sheet(shift=said).claims
+    assert next(one for one in found if one.of == shifted.of).bound == pytest.approx(0.5, abs=0.05)
 
 
 def test_numbers_of_a_sheet_are_rounded_to_the_side_that_was_proved():

@@ -175,6 +175,25 @@ def test_hinge_probabilities_are_calibrated(client, folder, table):
     assert probability.mean() == pytest.approx(table["liked"].mean(), abs=0.03)
 
 
+def test_curves_are_fitted_to_weighted_answers(client, table, tmp_path):
+    weight = np.where(table["liked"], 4.0, 1.0)
+    folder = written(table.assign(w=weight), tmp_path / "files")
+    named = {"row": "user", "column": "item", "answer": "liked", "weight": "w"}
+    there = onebit.dask.fit(client, folder, HingeCompleter(**SETTINGS | {"max_iter": 8}), **named)
+    probability = there.predict_proba(table[["user", "item"]])[:, 1]
+    expected = np.average(table["liked"], weights=weight)
+    assert np.average(probability, weights=weight) == pytest.approx(expected, abs=0.03)
+
+
+def test_repeats_are_told_from_blanks_as_on_one_machine(client, table, tmp_path):
+    twice = pd.concat([table, table[:40]], ignore_index=True)
+    there = onebit.dask.fit(
+        client, written(twice, tmp_path / "files"), LogisticCompleter(**SETTINGS), certify=0.2
+    )
+    here = LogisticCompleter(**SETTINGS).fit(twice[["user", "item"]], twice["liked"], certify=0.2)
+    assert there.held_out_.blanks == here.held_out_.blanks
+
+
 def test_auto_searches_on_a_sample_and_says_so(client, folder, monkeypatch):
     from onebit.completers import cluster_work
 

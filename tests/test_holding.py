@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onebit import LogisticCompleter, Observations, simulate
+from onebit import HingeCompleter, LogisticCompleter, Observations, simulate
 from onebit.data import hashing
 from onebit.data.holding import divided
 
@@ -109,3 +109,12 @@ def test_a_warm_start_begins_where_a_model_ended_and_takes_new_ids():
     assert begun == pytest.approx(cold.objective_, abs=2e-3)
     with pytest.raises(ValueError, match="from a start, not both"):
         LogisticCompleter(3).fit(world.pairs, world.answers, certify=0.1, start=first)
+
+
+def test_a_calibrated_hinge_fit_begins_where_it_is_told():
+    world = simulate.world("B1", rank=2, shape=(60, 40), density=0.5, seed=1)
+    cold = HingeCompleter(3, random_state=0, max_iter=60).fit(world.pairs, world.answers)
+    warm = HingeCompleter(3, random_state=0, max_iter=60).fit(world.pairs, world.answers, start=cold)
+    assert warm.objective_path_[0] == pytest.approx(cold.objective_, abs=2e-3)
+    assert cold.objective_path_[0] > cold.objective_ + 4e-3
+    assert warm.calibration_ == cold.calibration_

@@ -96,8 +96,8 @@ def test_completers_are_two_deep_above_scikit_learn(name):
     assert len(own) == 2
 
 
-def test_no_completer_uses_a_private_member_of_another():
-    """Whatever is not reached through self, its own class or a module of its own is public."""
+def test_completers_reach_private_members_of_their_own_model_alone():
+    """Not of what else they are handed; the parts of a completer call the whole ``model``."""
     for path in (HOUSE / "completers").glob("*.py"):
         if path.name in ("base.py", "archive.py", "loading.py", "filling.py", "certified.py"):
             continue  # the base, and what writes, reads and fills it

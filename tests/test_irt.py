@@ -106,6 +106,14 @@ def test_an_item_that_all_or_none_solve_has_no_discrimination_and_stands_at_its_
     assert np.abs(difficulty[1:]).max() <= abs(end)
 
 
+def test_an_item_that_all_solve_shares_the_discrimination_of_raschs_model():
+    _, _, _, answers = simulated(200, 12, 6)
+    answers[:, 0] = 1
+    items = fitted(answers, 0).column_summary(scale="irt")
+    assert items["discrimination"].nunique() == 1
+    assert items["discrimination"].notna().all()
+
+
 def test_information_is_the_derivative_of_the_expected_score(two_parameter):
     scale = Scale.of(two_parameter[1].draws_)
     at = np.array([-1.0, 0.3, 2.0])

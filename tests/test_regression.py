@@ -158,6 +158,9 @@ def test_a_full_table_has_no_pattern():
 def test_regressions_of_another_device_are_the_same_but_for_rounding():
     squares = np.array([300.0, 40.0, 2e-3])
     here = Regression(squares, {"pattern": 3}, np.zeros(3))
-    assert here == Regression(squares + np.array([1e-3, -1e-3, 1e-3]), {"pattern": 3}, np.zeros(3))
-    assert here != Regression(squares * [1.0, 1.01, 1.0], {"pattern": 3}, np.zeros(3))
-    assert here != Regression(squares[:2], {"pattern": 2}, np.zeros(2))
+    rounded = Regression(squares + np.array([0.02, -0.02, 0.02]), {"pattern": 3}, np.zeros(3))
+    assert here.close_to(rounded)
+    assert rounded.close_to(here)
+    assert here != rounded
+    for other in (squares + np.array([0.0, 0.04, 0.0]), squares[:2]):
+        assert not here.close_to(Regression(other, {"pattern": len(other)}, np.zeros(len(other))))

@@ -7,6 +7,7 @@ from scipy.special import expit
 
 import onebit
 from onebit import HingeCompleter, LogisticCompleter, NuclearNormCompleter
+from onebit.completers.filling import known_observations
 from onebit.model.draws import Draws
 from onebit.model.shares import shares_of
 
@@ -203,3 +204,26 @@ def test_a_model_that_forgot_its_answers_cannot_keep_them_as_they_are(sampled, t
     sampled.save(tmp_path / "m.onebit", answers=False)
     with pytest.raises(ValueError, match="has not kept its answers"):
         onebit.load(tmp_path / "m.onebit").row_summary()
+
+
+def test_weights_are_kept_for_error_bars(small_world, tmp_path, rng):
+    weight = rng.choice([1.0, 4.0], len(small_world.pairs))
+    model = LogisticCompleter(2, random_state=0).fit(small_world.pairs, small_world.answers, weight)
+    model.save(tmp_path / "weighted.onebit")
+    loaded = onebit.load(tmp_path / "weighted.onebit")
+    pd.testing.assert_frame_equal(loaded.row_summary(), model.row_summary())
+    model.partial_fit([(0, 1), (1, 2)], [1, 0])
+    known = known_observations(model)
+    assert known.total_weight == pytest.approx(weight.sum() + 2.0)
+
+
+def test_a_model_with_features_has_error_bars_until_answers_are_added(small_world):
+    rows = np.arange(small_world.truth.shape[0])
+    features = pd.DataFrame({"row": rows, "age": np.linspace(-1, 1, len(rows))})
+    model = LogisticCompleter(1, random_state=0).fit(
+        small_world.pairs, small_world.answers, row_features=features
+    )
+    assert (model.row_summary()["effect_se"] > 0).all()
+    model.fold_in([(999, 0)], [1])
+    with pytest.raises(ValueError, match="does not keep the features"):
+        model.row_summary()

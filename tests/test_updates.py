@@ -356,9 +356,10 @@ def test_the_noise_of_an_answer_is_the_same_in_its_row_and_its_column():
 
 
 def test_error_bars_are_not_made_of_answers_that_were_weighted_or_forgotten(saved):
-    model = onebit.load(saved).partial_fit([(0, 1)], [1], forget=0.9)
-    with pytest.raises(ValueError, match="forget below one"):
-        model.row_summary([0])
+    for lossy in ({"forget": 0.9}, {"sample_weight": [2.0]}):
+        model = onebit.load(saved).partial_fit([(0, 1)], [1], **lossy)
+        with pytest.raises(ValueError, match="updated with weights, or with forget below one"):
+            model.row_summary([0])
 
 
 def test_forgetting_widens_draws_towards_their_prior():

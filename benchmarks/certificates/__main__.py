@@ -36,6 +36,7 @@ FAMILIES: dict[str, tuple[Callable[[int], list[Line]], int, int]] = {
     "noisy": (held_out.noisy, 3000, 100),
     "rare": (held_out.rare, 1000, 100),
     "nearly-full": (held_out.nearly_full, 2000, 100),
+    "repeated": (held_out.repeated, 2000, 100),
     "chosen": (held_out.chosen, 500, 100),
     "drawn": (drawn.drawn, 168, 8),
 }

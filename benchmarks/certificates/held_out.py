@@ -10,13 +10,15 @@ from benchmarks.certificates import worlds
 from benchmarks.certificates.lines import DELTAS, NOTHING, Line, Lines
 from benchmarks.certificates.worlds import AGAIN, ONCE, SKEWED, Known, Marks, rate
 from onebit import LogisticCompleter
-from onebit.certificates.bounds import binomial_upper_bound
+from onebit.certificates.bounds import binomial_upper_bound, rest_upper_bound
 from onebit.certificates.hold_out import SHARES
 from onebit.certificates.statements import BLANKS, Kept, SelectiveCertificate
 from onebit.completers.predictions import Predictions
 
 # Few held-out answers: a bound that forgets something is then wrong by more.
 HELD_OUT = 0.15
+# Many, where entries that no fitted answer is about are rare.
+HALF = 0.5
 RANK = 3
 # What may be wrong of the predictions that are kept, so that some often can be.
 MAX_ERROR, MAX_ERROR_RARE = 0.45, 0.1
@@ -31,6 +33,7 @@ BLANKS_ALONE = "the blanks alone"
 UNSPLIT = "surest shares, each at the whole delta"
 ONE_FOR_ALL = "by predicted answer, the bound on all predictions"
 LIST = f"kept predictions, quoted for the best {LISTED} of each row"
+FIRST_ANSWER = 'the blanks alone, by the first answer of each entry as they are listed, "no" first'
 OUTSIDE_FOR_BLANKS = "the blanks alone, the bound on all entries outside the fit"
 LIKE_ANSWERED = "on entries like the answered ones"
 AMONG_BLANKS = "the same bound, read as if it spoke of the blanks"
@@ -89,6 +92,23 @@ def nearly_full(number: int) -> list[Line]:
     return lines.found
 
 
+def repeated(number: int) -> list[Line]:
+    """Certify the blanks of a table whose other entries were answered again and again, both ways."""
+    lines = Lines()
+    tried = Fitted(worlds.coins(number), number % 2 == 0, number, HALF)
+    error = rate(tried.wrong, tried.world.blank().astype(float))
+    held = tried.model.held_out_
+    new = np.flatnonzero(~held.fitted_too)
+    new = new[np.argsort(held.sign[new], kind="stable")]
+    entries = held.rows[new] * worlds.SHAPE[1] + held.columns[new]
+    wrong = held.wrong[new[np.unique(entries, return_index=True)[1]]]
+    for delta in DELTAS:
+        lines.add(BLANKS_ALONE, delta, tried.model.certify(delta).terms[BLANKS], error)
+        listed = rest_upper_bound(int(wrong.sum()), len(wrong), held.blanks, delta)
+        lines.add(FIRST_ANSWER, delta, listed, error, broken=True)
+    return lines.found
+
+
 def chosen(number: int) -> list[Line]:
     """Certify where people answer what they are sure of, and look at the blanks."""
     world = worlds.chosen(number)
@@ -104,10 +124,10 @@ def chosen(number: int) -> list[Line]:
 class Fitted:
     """A model fitted to what is seen of a world, and how wrong each of its predictions is."""
 
-    def __init__(self, world: Known, effects: bool, seed: int) -> None:
+    def __init__(self, world: Known, effects: bool, seed: int, held_out: float = HELD_OUT) -> None:
         self.world = world
         self.model = LogisticCompleter(RANK, pattern=None, effects=effects, random_state=seed, n_jobs=1)
-        self.model.fit(world.pairs, world.answers, certify=HELD_OUT)
+        self.model.fit(world.pairs, world.answers, certify=held_out)
         self.found: Predictions = world.predictions(self.model)
         self.wrong = world.wrong(self.found.decision)
         self.weight = world.outside(self.model)

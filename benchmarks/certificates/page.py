@@ -25,6 +25,7 @@ TITLES = {
     "noisy": "The model's own certificates, noisy answers",
     "rare": "Rare answers",
     "nearly-full": "Few blanks",
+    "repeated": "Few blanks, the other entries answered again and again",
     "drawn": "Certificates of other predictors",
 }
 # Below this a p-value says no more.
@@ -117,6 +118,13 @@ def asked_for(results: pd.DataFrame, came: pd.DataFrame) -> str:
 
 def _about(family: str, lines: pd.DataFrame) -> str:
     rows, columns = worlds.LARGER if family == "rare" else worlds.SHAPE
+    if family == "repeated":
+        return (
+            f"{rows} x {columns}, {worlds.TIMES * rows * columns:,} answers to entries that are drawn "
+            f'with repeats, {worlds.HEADS:.0%} of them "yes" by lot, {held_out.HALF:.0%} of them held '
+            "out. Some entries have held-out answers alone, of both kinds; they speak for the blanks, "
+            "whose next answers are the truth."
+        )
     text = f"{rows} x {columns}, rank {worlds.RANK}, "
     answered = round(rows * columns * (worlds.NEARLY_ALL if family == "nearly-full" else worlds.ANSWERED))
     text += f"{answered:,} answers"

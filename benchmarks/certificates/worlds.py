@@ -27,6 +27,8 @@ ANSWERED, NEARLY_ALL = 0.6, 0.92
 # So many answers are wrong that the surest predictions err too: where nothing is wrong every bound holds.
 # A bound on few blanks is tried where more are.
 FLIP, MANY_FLIPPED = 0.2, 0.3
+# Where entries come up again and again, each so often on average; how many of the answers are "yes".
+TIMES, HEADS = 4, 0.4
 ONCE, AGAIN, SKEWED = "once", "again", "skewed"
 # Size of the effects and factors, and the average score, of a world in which some 6 % say "yes".
 RARE_SPREAD, RARE = 2.0, -6.7
@@ -127,6 +129,17 @@ def rare(seed: int, how: str) -> Known:
     rows, columns = LARGER
     effects = rng.standard_normal((rows, 1)) + rng.standard_normal(columns)
     return _logistic(RARE_SPREAD * (effects + _scores(rng, LARGER)) + RARE, None, how == ONCE, rng)
+
+
+def coins(seed: int) -> Known:
+    """Toss a coin for every answer to entries that come up again and again, and for the next one."""
+    rng = np.random.default_rng(seed)
+    size = SHAPE[0] * SHAPE[1]
+    entries = rng.integers(size, size=TIMES * size)
+    answers = np.where(rng.random(len(entries)) < HEADS, 1, -1).astype(np.int8)
+    following = (rng.random(size) < HEADS).astype(float)
+    pairs = np.stack(np.divmod(entries, SHAPE[1]), axis=1)
+    return Known(pairs, answers, np.full(size, 1.0 / size), following, once=False)
 
 
 def chosen(seed: int) -> Known:

@@ -149,7 +149,8 @@ class HeldOut:
     commoner : int
         The commoner of the fitted answers, -1 or 1.
     blanks : int or None
-        The entries of the table without any answer; None where some entry is answered more than once.
+        The entries of the table without any answer; None where the user chose what to hold out, and after
+        an update.
     whence : {"fit", "elsewhere", "update", "since", "own", "own, elsewhere"}
         Held out of a fit, at random or by the user's own choice, or of an update; of each, what is left
         of it after a later update.
@@ -207,11 +208,12 @@ class HeldOut:
         """
         if not self.blanks:
             return None
-        # The first answer of each entry that was not fitted: further ones say nothing of blanks.
+        # Of each entry that was not fitted one answer, at random: repeats are listed "no" first.
         entries = self.rows * np.int64(self.columns.max(initial=0) + 1) + self.columns
         entries = np.where(self.rows < 0, -1 - np.arange(len(entries)), entries)  # nobody said which
-        first = np.unique(entries[~self.fitted_too], return_index=True)[1]
-        wrong = self.wrong[~self.fitted_too][first]
+        order = self.in_random_order()
+        order = order[~self.fitted_too[order]]
+        wrong = self.wrong[order[np.unique(entries[order], return_index=True)[1]]]
         return rest_upper_bound(int(wrong.sum()), len(wrong), self.blanks, delta)
 
     @property

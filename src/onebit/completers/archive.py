@@ -110,6 +110,8 @@ def save(model: Any, path: str | os.PathLike[str], *, answers: bool = True) -> N
         view = kept.everything.by_row
         tensors["answers.start"], tensors["answers.index"] = view.start, view.index
         tensors["answers.sign"], tensors["answers.held"] = view.sign, kept.held
+        if kept.everything.weighted:
+            tensors["answers.weight"] = view.weight
         content["answers_shape"] = list(kept.everything.shape)
     more, content["updates"] = model.updates_.state()
     tensors = tensors | more

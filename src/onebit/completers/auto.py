@@ -201,16 +201,9 @@ class AutoCompleter(PairClassifier):
                 why = "since sampling_seconds is 0"
             unused = f"n_samples={self.n_samples} was not used: nothing was sampled, {why}"
             found = replace(found, advice=[*found.advice, unused])
-        completer = completer_of(recipe, **settings)
-        own = {}
-        if isinstance(completer, GibbsCompleter):
-            own = {"temperature_": recipe.temperature, "prior_choices_": len(search.trials)}
-        know(completer, replace(found, attributes=found.attributes | own), observations)
-        chosen = {
-            "completer_": completer,
-            "best_params_": described(recipe),
-            "search_": search.table(best),
-        }
+        completer, table = completer_of(recipe, **settings), search.table(best)
+        know(completer, _as_found_by(completer, found, table), observations)
+        chosen = {"completer_": completer, "best_params_": described(recipe), "search_": table}
         return replace(found, attributes=found.attributes | chosen)
 
     def _longer(self) -> str:
@@ -297,13 +290,18 @@ class AutoCompleter(PairClassifier):
         completer = kind(**restored_parameters(content["completer_params"]))
         shape = (len(self.rows_), len(self.columns_))
         found = restored_found(recipe_for(completer), tensors, content["completer"], shape)
-        know(completer, found, self)
-        chosen = {
-            "completer_": completer,
-            "best_params_": content["best_params"],
-            "search_": pd.DataFrame(content["search"]),
-        }
+        table = pd.DataFrame(content["search"])
+        know(completer, _as_found_by(completer, found, table), self)
+        chosen = {"completer_": completer, "best_params_": content["best_params"], "search_": table}
         self._take(replace(found, attributes=found.attributes | chosen))
+
+
+def _as_found_by(completer: Chosen, found: Found, search: pd.DataFrame) -> Found:
+    """Return what a completer of its own would have found, besides what this one has."""
+    if not isinstance(completer, GibbsCompleter):
+        return found
+    own = {"temperature_": completer.temperature, "prior_choices_": len(search)}
+    return replace(found, attributes=found.attributes | own)
 
 
 def _check_search(fitted: dict[str, Any]) -> None:

@@ -221,7 +221,7 @@ def restored_found(recipe: Recipe, tensors: Tensors, content: dict[str, Any], sh
         attributes |= {
             "n_sweeps_": checked.whole(content, "n_sweeps"),
             "settled_": checked.flag(content, "settled"),
-            # Files of versions before 0.9 do not say these.
+            # Earlier files do not say these.
             "n_draws_": checked.whole(content, "n_draws") if "n_draws" in content else draws.count,
             "loss_error_": _restored_error(content),
             "diagnostics_": _restored_diagnostics(tensors, content),

@@ -95,11 +95,9 @@ class Certified(Drawing):
     def _counted(self, division: Division) -> HeldOut:
         """Count what became of the held-out answers."""
         assert self._answers is not None
-        everything = self._answers.everything
-        rows, columns = everything.shape
+        rows, columns = self._answers.everything.shape
         own = division.cut is None
-        entries = everything.n if division.distinct else everything.n - int(everything.again().sum())
-        blanks = None if own else rows * columns - entries
+        blanks = None if own else rows * columns - division.entries
         counted = self._count(division.held, division.commoner, blanks)
         return replace(counted, whence="own") if own else counted
 

@@ -172,7 +172,7 @@ class Work:
         rngs, key = self.rng.spawn(2), int(self.rng.integers(2**31 - 1))
         start, calibration = None, natural_calibration(recipe.temperature)
         if recipe.calibrate and blocks.n * CALIBRATION_SHARE >= SMALLEST_CALIBRATION:
-            cut = Cut(key, np.uint64(int(CALIBRATION_SHARE * 2.0**64)))
+            cut = Cut(key, np.uint64(int(CALIBRATION_SHARE * 2.0**64)), whole=True)
             others, held = blocks.divided(self.taken.labels, cut)
             first = fit_on(recipe, others, rngs[0], Journal(others, "first"), None, callback)
             scores = Outcome(first, others).scored(held, _moments, "calibrate")
@@ -180,7 +180,9 @@ class Work:
             variance = np.concatenate([part.variance for part in scores])
             sign = np.concatenate([part.taken.sign for part in scores])
             if len(sign) >= SMALLEST_CALIBRATION:
-                calibration, start = fit_calibration(mean, variance, sign, None), first.states
+                weights = [part.taken.weight for part in scores]
+                weight = np.concatenate(weights) if blocks.weighted else None
+                calibration, start = fit_calibration(mean, variance, sign, weight), first.states
         fit = fit_on(recipe, blocks, rngs[1], Journal(blocks, "fit"), start, callback)
         return calibration, fit
 
@@ -211,11 +213,10 @@ class Work:
         probability = scoring.probabilities(curve, mean, variance, "cpu")
         confidence = np.where(mean > 0, probability, 1.0 - probability)
         shape = self.blocks.shape
-        distinct = all(part.distinct for part in taken)
         return HeldOut.count(
             confidence, mean, sign, rows, columns, fitted_too, still_open,
             commoner=fitted.commoner,
-            blanks=shape[0] * shape[1] - self.blocks.n if distinct else None,
+            blanks=shape[0] * shape[1] - sum(part.entries for part in taken),
         )  # fmt: skip
 
     def _sample(self, blocks: Blocks) -> Observations:

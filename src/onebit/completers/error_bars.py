@@ -38,10 +38,11 @@ def error_draws(model: Any, callback: Any = None, scale: str = "logit") -> tuple
 
 def _sampled_draws(model: Any, own: Any, callback: Any) -> tuple[Draws, str]:
     """Sample the exact posterior from where a model is."""
-    if any(encoder is not None for encoder in model._encoders):
+    if model._folded and any(encoder is not None for encoder in model._encoders):
         raise ValueError(
-            "this model has features and is not sampled, and its file does not hold them for a "
-            'sampling run; fit with inference="sampling" (--inference sampling)'
+            "this model has features and is not sampled, and answers were added to it since, of whose "
+            "ids it does not keep the features for a sampling run; fit again with all answers, or with "
+            'inference="sampling" (--inference sampling)'
         )
     if model.updates_.lossy:
         raise ValueError(

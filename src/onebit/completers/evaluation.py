@@ -64,7 +64,7 @@ def evaluate(
     seen : Observations
         The answers.
     folds : int
-        Parts to cut the answers into; each is predicted from the others.
+        Parts to cut the answered entries into; each is predicted from the others.
     seed : int
         Of the cut.
     tell : callable, optional
@@ -79,9 +79,16 @@ def evaluate(
     >>> result.table().index.tolist()
     ['LogisticCompleter', 'effects only', 'commoner answer']
     """
-    if not 2 <= folds <= seen.n // 2:
-        raise ValueError(f"{seen.n} answers can be cut into 2 to {seen.n // 2} folds, not {folds}")
-    part = seen.by_entry(np.random.default_rng(seed).permutation(np.arange(seen.n) % folds))
+    first = ~seen.again()
+    entries = int(first.sum())
+    if not 2 <= folds <= entries // 2:
+        what = f"{seen.n} answers" + (f" of {entries} entries" if entries < seen.n else "")
+        if entries < 4:
+            raise ValueError(f"{what} are too few to evaluate by: 2 folds need 4 entries")
+        raise ValueError(f"{what} can be cut into 2 to {entries // 2} folds, not {folds}")
+    # Whole entries, so that no fold is predicted from other answers of its own.
+    of_entries = np.random.default_rng(seed).permutation(np.arange(entries) % folds)
+    part = of_entries[np.cumsum(first) - 1]
     jobs = {"n_jobs": model.n_jobs} if hasattr(model, "n_jobs") else {}
     methods: list[tuple[str, PairClassifier | None]] = [
         (type(model).__name__, model),

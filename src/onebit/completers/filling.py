@@ -80,7 +80,10 @@ def with_later(model: Filled, seen: Observations) -> Observations:
         return seen
     parts = [(seen.by_row.owners(), seen.by_row.index, seen.by_row.sign), *model._folded]
     rows, columns, sign = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return Observations.from_codes(model.rows_, model.columns_, rows, columns, sign)
+    weight = None
+    if seen.weighted:  # the later ones count once each
+        weight = np.append(seen.by_row.weight, np.ones(len(sign) - seen.n, np.float32))
+    return Observations.from_codes(model.rows_, model.columns_, rows, columns, sign, weight)
 
 
 def known_answers(model: Filled) -> View:

@@ -20,7 +20,7 @@ from onebit.data.storage import Tensors
 from onebit.engine import scoring
 from onebit.engine.crew import Callback
 from onebit.engine.descent import Schedule
-from onebit.engine.fitting import CALIBRATION_SHARE, SMALLEST_CALIBRATION
+from onebit.engine.fitting import held_for_calibration
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine, workers
 from onebit.model.calibration import Calibration, DrawnShare, fit_calibration
@@ -174,8 +174,8 @@ class GibbsCompleter(PairClassifier):
         calibration = None
         with workers(machine, observations.n) as crew:
             if self.calibrate:
-                held = observations.by_entry(rng.random(observations.n) < CALIBRATION_SHARE)
-                if held.sum() < SMALLEST_CALIBRATION:
+                held = held_for_calibration(observations, rng)
+                if held is None:
                     advice.append(
                         f"{observations.n:,} answers are too few to calibrate by: probabilities are "
                         "shares of drawn predictors that say yes"

@@ -27,6 +27,7 @@ from onebit.data.features import Encoder, Encoders, restored_encoder, restored_m
 from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
 from onebit.data.sides import SIDES
+from onebit.data.weights import weights_of
 from onebit.engine.cpu.threads import thread_count
 
 KINDS: dict[str, type[PairClassifier]] = {
@@ -245,8 +246,11 @@ def _restored_answers(model: PairClassifier, tensors: storage.Tensors, shape: li
     held = array(tensors, "answers.held", bool, (n,))
     if start[0] != 0 or start[-1] != n or (np.diff(start) < 0).any() or not sign.all():
         raise storage.FileError("its answers do not fit its ids")
+    weight = None
+    if "answers.weight" in tensors:
+        weight = weights_of(array(tensors, "answers.weight", np.float32, (n,), least=0, most=1e30), n)
     owner = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(start))
-    everything = Observations.from_codes(rows, columns, owner, index, sign, None, model.classes_)
+    everything = Observations.from_codes(rows, columns, owner, index, sign, weight, model.classes_)
     told = [
         None if encoder is None or f"features.{name}.start" not in tensors
         else restored_matrix(tensors, f"features.{name}", encoder, size)

@@ -44,7 +44,7 @@ class Answers:
             return self.mask
         if self.cut is None:
             return np.zeros(self.everything.n, dtype=bool)
-        return self.everything.hashes(self.cut.key) <= self.cut.last
+        return self.cut.marks(self.everything)
 
     @cached_property
     def fitted(self) -> Observations:

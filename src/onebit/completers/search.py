@@ -162,8 +162,11 @@ class Search:
         self.weight = np.concatenate(
             [np.ones(len(held.sign)) if held.weight is None else held.weight for held in entries]
         ).astype(float)
-        # With fewer there is nothing to choose by: the defaults stand.
-        self.usable = n_splits * size >= 20
+        # With fewer, or with few entries answered again and again, there is nothing to choose by: the
+        # defaults stand.
+        self.usable = len(self.sign) >= 20 and all(
+            seen.n and len(held.sign) for seen, held in self.splits
+        )
 
     def run(self) -> Trial:
         """Walk along temperature, prior scale and rank; with the hinge loss; sparse; the Gibbs loss."""

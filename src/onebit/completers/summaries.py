@@ -147,8 +147,8 @@ def _on_scale(
         found = {"ability": placed.abilities[0], "ability_se": placed.abilities[1]}
     else:
         counts, yes = _answered(known, 1, len(placed.slope))
-        # Answers that are all the same say nothing of how an item tells rows apart.
-        unlike = (yes > 0) & (yes < counts)
+        # Answers that are all the same say nothing of how an item tells rows apart, unless all do alike.
+        unlike = ((yes > 0) & (yes < counts)) | placed.common_slope
         found = {
             "difficulty": placed.difficulties[0],
             "difficulty_se": placed.difficulties[1],

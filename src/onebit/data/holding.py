@@ -15,24 +15,34 @@ Marks = NDArray[np.bool_]
 
 
 class Cut(NamedTuple):
-    """What was held out, in two numbers: those whose hashes with this key are at most ``last``."""
+    """What was held out: those whose hashes with this key are at most ``last``.
+
+    With ``whole``, all answers of the entries whose first answer is such.
+    """
 
     key: int
     last: np.uint64
+    whole: bool = False
+
+    def marks(self, observations: Observations) -> Marks:
+        """Mark what was held out of some answers, in row order."""
+        held = observations.hashes(self.key) <= self.last
+        return observations.by_entry(held) if self.whole else held
 
 
 class Taken(NamedTuple):
     """Answers that were taken out of others, one by one.
 
-    Their codes and signs, whether their entry has another answer left, and whether no entry was answered
-    twice before.
+    Their codes, signs and weights, whether their entry has another answer left, and how many entries were
+    answered before.
     """
 
     rows: Codes
     columns: Codes
     sign: NDArray[np.int8]
+    weight: NDArray[np.float32] | None
     fitted_too: Marks
-    distinct: bool
+    entries: int
 
 
 @dataclass(frozen=True)
@@ -66,8 +76,8 @@ class Division:
         Those that a model may see.
     held : Held
         The others.
-    distinct : bool
-        Whether no entry is answered twice, in all.
+    entries : int
+        How many entries are answered, in all.
     commoner : int
         The commoner of the fitted answers, -1 or 1.
     cut : Cut or None
@@ -76,7 +86,7 @@ class Division:
 
     fitted: Observations
     held: Held
-    distinct: bool
+    entries: int
     commoner: int
     cut: Cut | None
 
@@ -91,10 +101,9 @@ def divided(observations: Observations, size: int, key: int) -> Division:
 def divided_by(observations: Observations, marks: Marks, cut: Cut | None = None) -> Division:
     """Hold marked answers (in row order) out."""
     fitted, taken = taken_out(observations, marks)
-    rows, columns, sign, fitted_too, distinct = taken
-    known = (fitted.by_row.counts > 0)[rows] & (fitted.by_column.counts > 0)[columns]
-    held = Held(rows, columns, sign, fitted_too, known & ~fitted_too)
-    return Division(fitted, held, distinct, commoner(fitted), cut)
+    known = (fitted.by_row.counts > 0)[taken.rows] & (fitted.by_column.counts > 0)[taken.columns]
+    held = Held(taken.rows, taken.columns, taken.sign, taken.fitted_too, known & ~taken.fitted_too)
+    return Division(fitted, held, taken.entries, commoner(fitted), cut)
 
 
 def commoner(observations: Observations) -> int:
@@ -156,8 +165,7 @@ def _refuse_what_is_there(first: Entries, both: Entries, n: int, width: int) -> 
 def taken_out(observations: Observations, held: Marks) -> tuple[Observations, Taken]:
     """Take marked answers (in row order) out of all: return what is left, and those."""
     fitted = observations.take(~held)
-    rows, columns, sign, _ = observations.entries(held)
     first = ~observations.again()
-    group = np.cumsum(first) - 1
-    fitted_too = (np.bincount(group[~held], minlength=int(first.sum())) > 0)[group[held]]
-    return fitted, Taken(rows, columns, sign, fitted_too, bool(first.all()))
+    entries, group = int(first.sum()), np.cumsum(first) - 1
+    fitted_too = (np.bincount(group[~held], minlength=entries) > 0)[group[held]]
+    return fitted, Taken(*observations.entries(held), fitted_too, entries)

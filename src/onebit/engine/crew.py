@@ -37,7 +37,7 @@ Prior = Hierarchy | LearntPrior
 
 
 class WorkingSide(Protocol):
-    """The state of all rows (or columns) where the work is done; ``engine.side`` has the CPU's."""
+    """The state of all rows (or columns) where the work is done; ``engine.cpu.side`` has the CPU's."""
 
     table: Any
 

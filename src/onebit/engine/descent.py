@@ -330,7 +330,7 @@ def _saved_descent(
 ) -> Fit | Unfinished:
     """Return the result of a descent that an earlier run had finished, or how far it had come."""
     posterior = Posterior.from_state(tensors, content)
-    if posterior.hierarchy != hierarchy or posterior.rows.full != full:
+    if not posterior.hierarchy.close_to(hierarchy) or posterior.rows.full != full:
         raise checked.FileError("it is of a fit with another prior, or of another shape")
     path = checked.checked_array(tensors, "path", np.float64, (None,))
     n_iter = checked.whole(content, "n_iter", 0, schedule.max_iter)

@@ -105,7 +105,7 @@ def fit(
     calibration = None
     if recipe.loss is HINGE:
         calibration, first = _calibrated(recipe, observations, workers, rng, callback)
-        start = start if first is None else first
+        start = first if start is None else start
         if recipe.paper:
             start = None  # Algorithm 1 has a start of its own
     known = known_of(recipe, observations, workers) if known is None else known
@@ -216,6 +216,14 @@ def run(
     )
 
 
+def held_for_calibration(
+    observations: Observations, rng: np.random.Generator
+) -> NDArray[np.bool_] | None:
+    """Mark answers to calibrate by, whole entries, in row order; None where there are too few."""
+    held = observations.by_entry(rng.random(observations.n) < CALIBRATION_SHARE)
+    return None if held.sum() < SMALLEST_CALIBRATION or held.all() else held
+
+
 def _calibrated(
     recipe: Recipe,
     observations: Observations,
@@ -224,8 +232,8 @@ def _calibrated(
     callback: Callback | None,
 ) -> tuple[Calibration, Posterior | None]:
     """Return the curve of the hinge loss's probabilities, and the posterior that gave it, if any did."""
-    held = observations.by_entry(rng.random(observations.n) < CALIBRATION_SHARE)
-    if not recipe.calibrate or held.sum() < SMALLEST_CALIBRATION or held.all():
+    held = held_for_calibration(observations, rng)
+    if not recipe.calibrate or held is None:
         return natural_calibration(recipe.temperature), None
     others = observations.take(~held)
     known = known_of(recipe, others, workers)

@@ -54,7 +54,7 @@ class Cpu:
 
     @property
     def on_gpu(self) -> bool:
-        """No."""
+        """Whether the work is done on a GPU: it is not."""
         return False
 
     def journal(self) -> Descent | None:

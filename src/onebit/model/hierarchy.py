@@ -95,6 +95,14 @@ class Hierarchy:
     factor_means: bool = False
     regressions: tuple[Regression | None, Regression | None] = (None, None)
 
+    def close_to(self, other: Hierarchy) -> bool:
+        """Say whether another is the same, but for how devices round what is known of a side."""
+        own, others = self.regressions, other.regressions
+        return replace(self, regressions=others) == other and all(
+            a is b or (a is not None and b is not None and a.close_to(b))
+            for a, b in zip(own, others, strict=True)
+        )
+
     def has_effect(self, side: int) -> bool:
         """Say whether side 0 (rows) or side 1 (columns) has effects."""
         return self.column_effects if side else self.row_effects

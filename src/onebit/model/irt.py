@@ -68,6 +68,11 @@ class Scale:
         sign = _signs(slope * size)
         return cls(sign * (latent - centre) / size, sign * slope * size, intercept + slope * centre)
 
+    @property
+    def common_slope(self) -> bool:
+        """Whether all items share one discrimination, as in Rasch's model."""
+        return bool((self.slope == self.slope[:1]).all())
+
     @cached_property
     def abilities(self) -> tuple[Array, Array]:
         """Mean and standard error of each ability."""

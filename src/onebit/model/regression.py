@@ -93,13 +93,17 @@ class Regression:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Regression):
             return NotImplemented
-        if self.groups != other.groups or self.squares.shape != other.squares.shape:
-            return False
-        # Another device sums them up in another order, in single precision.
-        near = 1e-4 * float(self.squares.max(initial=0.0))
-        return np.allclose(self.squares, other.squares, rtol=0.0, atol=near)
+        same = self.groups == other.groups and np.array_equal(self.squares, other.squares)
+        return same and np.array_equal(self.typical, other.typical)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def close_to(self, other: Regression) -> bool:
+        """Say whether another is of the same ``Q``, which another device sums up in single precision."""
+        if self.groups != other.groups or self.squares.shape != other.squares.shape:
+            return False
+        near = 1e-4 * max(float(part.squares.max(initial=0.0)) for part in (self, other))
+        return np.allclose(self.squares, other.squares, rtol=0.0, atol=near)
 
     @property
     def size(self) -> float:

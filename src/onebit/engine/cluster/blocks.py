@@ -163,6 +163,6 @@ def hashes_in(block: Block, side: int, labels: pd.Index, key: int, place: int) -
 def divide(block: Block, side: int, labels: pd.Index, cut: Cut) -> tuple[Block, Taken]:
     """Take answers out of a block; return what is left, and those."""
     seen = _labelled(block, side, labels)
-    left, taken = taken_out(seen, seen.hashes(cut.key) <= cut.last)
+    left, taken = taken_out(seen, cut.marks(seen))
     plain = replace(left, rows=block.seen.rows, columns=block.seen.columns)
     return Block(block.labels, plain), taken

@@ -36,10 +36,11 @@ def divided(observations: Observations, size: int, key: int) -> Division | None:
     ordered = ordered >> 1
     first = torch.ones(len(ordered), dtype=torch.bool, device=device)
     first[1:] = ordered[1:] != ordered[:-1]
-    distinct = bool(first.all())
+    count = int(first.sum())
+    repeated = count < len(first)
     place = torch.arange(len(ordered), device=device)
     repeat = torch.zeros_like(entry)
-    if not distinct:
+    if repeated:
         begin = torch.cummax(torch.where(first, place, 0), 0).values
         repeat[order] = place - begin
     # Signed numbers in the order of the unsigned ones that the host compares.
@@ -49,11 +50,10 @@ def divided(observations: Observations, size: int, key: int) -> Division | None:
     fitted = DeviceEntries(entries.rows[~held], entries.columns[~held], entries.sign[~held])
     here = DeviceEntries(entries.rows[held], entries.columns[held], entries.sign[held])
     fitted_too = torch.zeros(len(here.rows), dtype=torch.bool, device=device)
-    if not distinct:
+    if repeated:
         group = torch.empty_like(entry)
         group[order] = torch.cumsum(first, 0) - 1
-        count = torch.bincount(group[~held], minlength=int(first.sum()))
-        fitted_too = count[group[held]] > 0
+        fitted_too = (torch.bincount(group[~held], minlength=count) > 0)[group[held]]
     known = torch.ones_like(fitted_too)
     for codes, all_codes, many in zip(here[:2], fitted[:2], observations.shape, strict=True):
         known &= (torch.bincount(all_codes, minlength=many) > 0)[codes.long()]
@@ -64,7 +64,7 @@ def divided(observations: Observations, size: int, key: int) -> Division | None:
             observations.rows, observations.columns, fitted, observations.classes
         ).told(observations.features),
         Held(*here.on_host()[:3], _host(fitted_too), _host(known & ~fitted_too)),
-        distinct,
+        count,
         1 if 2 * yes > len(fitted.sign) else -1,
         cut,
     )

@@ -1,4 +1,4 @@
-"""The working state of all rows, or of all columns, on a GPU: what ``engine.side`` is on a CPU."""
+"""The working state of all rows, or of all columns, on a GPU: what ``engine.cpu.side`` is on a CPU."""
 
 from __future__ import annotations
 
