@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 from scipy import stats
+from scipy.linalg import eigvalsh
 
 from onebit import HingeCompleter, simulate
 from onebit.data.observations import Observations
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.known import NOTHING, Known
 from onebit.engine.sampling import chain as chain_module
-from onebit.engine.sampling import moves
+from onebit.engine.sampling import moves, whole
 from onebit.engine.sampling.chain import Chain
 from onebit.engine.sampling.ellipses import draw_angles, loss_along
 from onebit.engine.sampling.lengths import scratch
@@ -306,6 +307,29 @@ def test_the_look_along_the_whole_is_the_likelihood_and_its_derivatives(loss, we
     slope = [(value(steps + e) - value(steps - e)) / 2e-4 for e in 1e-4 * np.eye(5)]
     np.testing.assert_allclose(found.slope, slope, rtol=2e-3, atol=2e-3)
     assert np.linalg.eigvalsh(found.curvature).min() > -1e-5
+
+
+def test_of_many_answers_some_tell_how_the_whole_bends(monkeypatch):
+    """The value and the slope are those of all answers; a step by the curvature of some is as good."""
+    world = World((300, 60), hierarchy("inverse-gamma", (300, 60)), LOGISTIC)
+    chain, rng = world.chain(np.random.default_rng(4)), np.random.default_rng(6)
+    world.draw_answers(chain, rng)
+    found = []
+    for enough in (10**6, 4000):
+        monkeypatch.setattr(whole, "_ENOUGH", enough)
+        found.append(chain.lines.along(np.ones(4), chain.hyper.intercept, (chain.hyper.intercept, 0.0)))
+    every, some = found
+    assert some.value == every.value
+    np.testing.assert_array_equal(some.slope, every.slope)
+    assert not np.array_equal(some.curvature, every.curvature)
+    ratios = eigvalsh(some.curvature, every.curvature)
+    assert 0.6 < ratios.min() < ratios.max() < 1.6
+    accepted = []
+    for _ in range(60):
+        chain.step()
+        accepted.append(moves.move_whole(chain, rng))
+        chain._settle()
+    assert np.mean(accepted) > 0.6
 
 
 def test_shears_leave_every_score_and_the_whole_moves_some():

@@ -11,7 +11,9 @@ with few coefficients,
     ``x_ij = level + e^s1 (a_i - c1) + e^s2 (b_j - c2) + sum_k e^t_k L_ik R_jk``,
 
 whose value, slope and curvature are sums over the answers. A step of Newton's method with noise of its
-curvature is proposed, for all directions together, and accepted as Metropolis and Hastings say.
+curvature is proposed, for all directions together, and accepted as Metropolis and Hastings say. They ask
+of the curvature only that it is the same function of the state each time: where answers are many, it is
+that of some of them.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ Array = NDArray[np.float64]
 
 # Answers at once: the product of as many numbers below two is still a single-precision number.
 _CHUNK = 64
+# The curvature is that of one chunk in so many, as long as it is of so many answers.
+_SPARSEST, _ENOUGH = 16, 16_384
 # The hinge loss bends at one only: how near to it a margin counts for the curvature.
 _NEAR = np.float32(0.5)
 _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
@@ -41,6 +45,8 @@ _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
 @dataclass(frozen=True)
 class Along:
     """The log-likelihood along the directions of the whole: value, slope, and curvature (positive).
+
+    The curvature may be that of a part of the answers, as if all were like them.
 
     The directions are the scales of the columns of factors, of the row effects and of the column effects
     (logarithms all), and the level.
@@ -62,9 +68,12 @@ class Along:
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
 def along_blocks(
     begin, end, cuts, start, index, sign, weight, copies, own_table, other, rank, scale, level,
-    own_centre, other_centre, temperature, loss, out,
+    own_centre, other_centre, temperature, loss, stride, out,
 ):  # fmt: skip
-    """Write the sums of the answers of some blocks of rows, a line a block."""
+    """Write the sums of the answers of some blocks of rows, a line a block.
+
+    Of each block, one chunk in ``stride`` counts for the curvature, and for the others.
+    """
     size = rank + 3
     width = (size + BLOCK - 1) // BLOCK * BLOCK
     lines = (size + TILE - 1) // TILE * TILE
@@ -86,7 +95,7 @@ def along_blocks(
             slope[t] = 0.0
             for a in range(lines):
                 curvature[a, t] = 0.0
-        value, count = 0.0, 0
+        value, count, chunk, bent = 0.0, 0, 0, 0
         for i in range(cuts[block], cuts[block + 1]):
             for a in range(rank):
                 own[a] = own_table[i, a] * np.float32(scale[a])
@@ -136,24 +145,28 @@ def along_blocks(
                         value -= float(u * max(left, _ZERO))
                         slopes[t] = u * signs[t] if left > _ZERO else _ZERO
                         bends[t] = u if abs(left) < _NEAR else _ZERO
-                for a in range(0, size, TILE):
-                    for b in range(0, a + TILE, BLOCK):
-                        weighted_products16(bends, count, products, places, 0, a, b, tile)
-                        for t in range(TILE):
-                            for at in range(BLOCK):
-                                curvature[a + t, b + at] += tile[t * BLOCK + at]
+                if chunk % stride == 0:
+                    bent += count
+                    for a in range(0, size, TILE):
+                        for b in range(0, a + TILE, BLOCK):
+                            weighted_products16(bends, count, products, places, 0, a, b, tile)
+                            for t in range(TILE):
+                                for at in range(BLOCK):
+                                    curvature[a + t, b + at] += tile[t * BLOCK + at]
                 for at in range(0, width, BLOCK):
                     weighted_sum16(slopes, count, products, places, 0, at, part, at)
                 for at in range(width):
                     slope[at] += part[at]
                 count = 0
+                chunk += 1
+        every = (start[cuts[block + 1]] - start[cuts[block]]) / max(bent, 1)
         # A block may end in rows without answers.
         line = out[block]
         line[0] = value
         for a in range(size):
             line[1 + a] = slope[a]
             for b in range(size):
-                line[1 + size + a * size + b] = curvature[a, b] if b <= a else 0.0
+                line[1 + size + a * size + b] = every * curvature[a, b] if b <= a else 0.0
 
 
 def along(
@@ -163,13 +176,14 @@ def along(
     """Return the log-likelihood where the whole is changed, and how it bends."""
     view, rank = target.views[0], target.hierarchy.rank
     cuts = target.blocks
+    stride = min(max(len(view.index) // _ENOUGH, 1), _SPARSEST)
     out = np.empty((len(cuts) - 1, 1 + (rank + 3) + (rank + 3) ** 2))
 
     def task(begin: int, end: int) -> None:
         along_blocks(
             begin, end, cuts, view.start, view.index, view.sign, view.weight, target.copies[0],
             tables[0], tables[1], rank, scale, level, *centres, target.temperature,
-            target.loss.code, out,
+            target.loss.code, stride, out,
         )  # fmt: skip
 
     pool.ranges(task, view.start[cuts])
