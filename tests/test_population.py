@@ -1,12 +1,16 @@
 """New rows: where one stands, and what its answers would tell, against quadrature and brute force."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
 from scipy.stats import multivariate_normal
+from sklearn.base import clone
 
 from onebit import LogisticCompleter, simulate
-from onebit.model.population import LOYALTY, Goal, Population, Standing
+from onebit.model.left_out import without_row
+from onebit.model.population import LOYALTY, Goal, Population, Standing, widening
 
 
 @pytest.fixture(scope="module")
@@ -159,15 +163,56 @@ def test_errors_that_are_too_large_for_the_model_are_noticed(population):
         (rng.random(population.size) < expit(population.design @ row + population.offset)).astype(float)
         for row in population.rows[:20]
     ]
-    assert population.misfit(rows) < 0.03**2
-    shuffled = [rng.permutation(np.repeat([0.0, 1.0], population.size // 2)) for _ in range(20)]
-    turned = Population(
-        5.0 * population.design, population.offset, population.spread, population.full,
-        population.rank, population.column_effect, population.mean, population.covariance,
-        population.rows,
-    )  # fmt: skip
-    assert turned.misfit(shuffled) > 0.05**2
-    assert population.misfit([]) == 0.0
+    assert widening([population.surprises(row)[40] for row in rows]) < 1.5
+    narrow = replace(population, covariance=1e-3 * population.covariance)
+    noise = [(rng.random(population.size) < share).astype(float) for share in np.linspace(0.02, 0.98, 20)]
+    assert widening([narrow.surprises(row)[40] for row in noise]) > 2.0
+
+
+@pytest.mark.parametrize("count", [9, 24, 200])
+def test_widened_intervals_hold_for_nine_in_ten_rows_more(count):
+    """Whatever the surprises are drawn from, if they are not smaller than those of a right model."""
+    rng = np.random.default_rng(count)
+    held = []
+    for _ in range(4000):
+        drawn = 2.0 * np.abs(rng.standard_t(3, count + 1)) + 0.5
+        held.append(drawn[-1] <= widening(drawn[:-1]) * 1.645)
+    assert np.mean(held) > 0.9 - 3 * 0.005
+    assert widening([]) == 1.0
+    assert widening([0.1] * count) == 1.0
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_columns_without_a_row_are_those_of_a_fit_without_it(covariance):
+    """Means move as they do in a fit to the other rows; precisions lose the row's part."""
+    rng = np.random.default_rng(3)
+    score = rng.normal(0, 1, (40, 1)) + rng.normal(0, 1, 30)
+    score = score + np.outer(rng.normal(0, 1, 40), rng.normal(0, 1, 30))
+    answers = (rng.random(score.shape) < expit(score)).astype(int)
+    pairs, every = np.argwhere(np.ones(score.shape)), np.arange(30, dtype=np.int32)
+    model = LogisticCompleter(
+        1, covariance=covariance, pattern=None, random_state=0, tol=1e-9, max_iter=3000
+    )
+    fitted = clone(model).fit(pairs, answers.ravel())
+    posterior = fitted.posterior_
+    found, expected = [], []
+    for row in (7, 20, 33):
+        others = pairs[:, 0] != row
+        again = clone(model).fit(pairs[others], answers.ravel()[others], start=fitted)
+        left = without_row(posterior, row, every, answers[row], 1.0)
+        found.append(left.columns.mean - posterior.columns.mean)
+        expected.append(again.posterior_.columns.mean - posterior.columns.mean)
+        before, after = (np.linalg.inv(part.columns.dense_covariance()) for part in (posterior, left))
+        mean, variance = posterior.score_moments(np.full(30, row), every)
+        root = np.sqrt(mean**2 + variance)
+        line = np.append(posterior.rows.mean[row, :1], 1.0)
+        lost = (np.tanh(root / 2) / (2 * root))[:, None, None] * np.outer(line, line)
+        if covariance == "diagonal":
+            lost *= np.eye(2)
+        np.testing.assert_allclose(before - after, lost, atol=1e-6)
+    found, expected = (np.concatenate(part) for part in (found, expected))
+    for k, least in enumerate((0.85, 0.95)):  # the factor's scale changes with the rows, too
+        assert np.corrcoef(found[:, k], expected[:, k])[0, 1] > least
 
 
 def test_a_goal_counts_only_what_is_not_answered_yet():

@@ -31,7 +31,7 @@ from benchmarks.asking.scales import SIZES as SCALE_SIZES
 from benchmarks.asking.scales import scales
 from benchmarks.asking.survey import survey
 
-TABLES = {"arc_challenge": 3, "musr": 2, "gsm": 6, "med_qa": 6}
+TABLES = {"arc_challenge": 3, "musr": 2, "gsm": 6, "med_qa": 6, "mmlu-pro": 6}
 SIZES = (30, 50, 100, 200)
 RANK = 10
 EXPLORE = 0.1
@@ -44,9 +44,9 @@ Array = NDArray[np.float64]
 
 
 def matrix(path: Path) -> Array:
-    """Return a table without blanks as a matrix of -1 and +1."""
+    """Return the rows of a table that have no blanks as a matrix of -1 and +1."""
     frame = pd.read_parquet(path)
-    return frame.pivot(index="row", columns="col", values="y").to_numpy(dtype=float)
+    return frame.pivot(index="row", columns="col", values="y").dropna().to_numpy(dtype=float)
 
 
 def divided(table: Array, kind: str, seed: int) -> tuple[Array, Array]:

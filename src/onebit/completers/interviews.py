@@ -20,8 +20,8 @@ from onebit.completers.questions import (
     check_share,
     column_mask,
     goal_of,
-    misfit_of,
     population_of,
+    widening_of,
 )
 from onebit.completers.row_means import mean_of_row
 from onebit.data.ids import pair_columns
@@ -70,7 +70,8 @@ class Interview:
     share, low, high : float
         The share of "yes" over all columns (or those that ``goal`` names), known answers as they are, and
         its credible interval at ``level``: it believes that the row is one of a population like the
-        fitted rows.
+        fitted rows, and is as much wider than the model says as it must be to hold for nine in ten
+        of these, each asked as many questions as if it were new.
 
     Examples
     --------
@@ -167,8 +168,7 @@ class Interview:
     @property
     def error(self) -> float:
         """The standard error of the share, widened by how far the model was off on fitted rows."""
-        blank = float(np.isnan(self._known[self._wanted]).mean())
-        return float((self._variance + misfit_of(self._model) * blank**2) ** 0.5)
+        return float(self._variance**0.5 * widening_of(self._model, len(self._codes)))
 
     def _end(self, side: float) -> float:
         return self.share + side * float(ndtri(0.5 + 0.5 * self.level)) * self.error

@@ -8,15 +8,17 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.completers.filling import known_answers, known_shares
+from onebit.completers.filling import known_shares
+from onebit.model.left_out import without_row
 from onebit.model.losses import LOGISTIC
-from onebit.model.population import Population
+from onebit.model.population import MARKS, Population, widening
 
 Array = NDArray[np.float64]
 # What has scores that are log-odds.
 OF_LOG_ODDS = 'LogisticCompleter, or AutoCompleter(losses=("logistic",)) (onebit fit --loss logistic)'
-# Fitted rows on which it is judged how far intervals hold, and the answers that each must have.
-JUDGED, FEWEST_KNOWN = 24, 20
+# Fitted rows on which it is judged how far intervals hold, the answers that each must have, and the rows
+# that more than the fewest questions need.
+JUDGED, FEWEST_KNOWN, FEWEST_JUDGED = 24, 20, 9
 Kept = TypeVar("Kept")
 NUMBERS = (int, float, np.integer, np.floating)
 
@@ -49,28 +51,42 @@ def _population(model: Any, what: str) -> Population:
     return Population.of(posterior)
 
 
-def misfit_of(model: Any) -> float:
-    """Return the variance of shares that the model does not know of; see ``Population.misfit``.
+def widening_of(model: Any, answers: int) -> float:
+    """Return by how much the standard error of a share is widened after so many answers, to hold.
 
-    Found once, on some fitted rows whose answers the model has kept; zero where it has not.
+    Found once for a few numbers of answers, on some fitted rows that are asked as many, each held against
+    columns that have not met it; one where the model has not kept its answers.
     """
-    return kept_for(model, "_misfit", lambda: population_of(model, "a share").misfit(_judged(model)))
+    marks, factors = kept_for(model, "_widening", lambda: _widenings(model))
+    return float(np.interp(np.log(max(answers, 1)), np.log(marks), factors))
 
 
-def _judged(model: Any) -> list[Array]:
-    """Return the answers of some fitted rows, as shares of "yes", NaN where there is none."""
-    rows: list[Array] = []
+def _widenings(model: Any) -> tuple[list[int], list[float]]:
+    """Return numbers of answers, and by how much standard errors are to be widened after each."""
+    rows = _surprises(model)
+    found = {mark: [row[mark] for row in rows if mark in row] for mark in MARKS}
+    marks = [mark for mark in MARKS if mark == MARKS[0] or len(found[mark]) >= FEWEST_JUDGED]
+    return marks, [widening(found[mark]) for mark in marks]
+
+
+def _surprises(model: Any) -> list[dict[int, float]]:
+    """Return how far off some fitted rows are, each as if it had not been fitted."""
     if not model.answers_kept:
-        return rows
-    known = known_answers(model)
-    enough = np.flatnonzero(known.counts >= FEWEST_KNOWN)
+        return []
+    population = population_of(model, "a share")
+    posterior = model.predictor_.posterior
+    temperature = getattr(model.predictor_, "start", model.predictor_).temperature
+    fitted = model.kept_answers().fitted.by_row
+    enough = np.flatnonzero(fitted.counts >= FEWEST_KNOWN)
     some = enough[np.linspace(0, len(enough) - 1, min(JUDGED, len(enough))).astype(int)]
+    found = []
     for code in some:
-        _, columns, shares = known_shares(known, np.array([code], np.int32))
-        answers = np.full(len(model.columns_), np.nan)
+        _, columns, shares = known_shares(fitted, np.array([code], np.int32))
+        answers = np.full(population.size, np.nan)
         answers[columns] = shares
-        rows.append(answers)
-    return rows
+        left = without_row(posterior, int(code), columns, shares, temperature)
+        found.append(population.facing(left).surprises(answers))
+    return found
 
 
 def check_log_odds(model: Any, what: str, instead: str = OF_LOG_ODDS) -> None:

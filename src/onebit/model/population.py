@@ -9,12 +9,14 @@ with variance ``v_j`` of the score that comes from the column, ``sigmoid(s_j)`` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
 from onebit.model.posterior import Posterior
 
@@ -33,8 +35,10 @@ _STEPS = 50
 _SETTLED = 1e-6
 # Rows of the population for which a set of questions that all are asked is chosen.
 _TYPICAL = 24
-# Questions that a known row is asked to see how large errors are.
-_QUESTIONS = 40
+# Numbers of questions after which it is seen how far off a known row is; the first of these are asked one
+# by one, the others so many at once.
+MARKS = (40, 100, 200)
+_ONE_BY_ONE, _AT_ONCE = 20, 10
 
 
 @dataclass(frozen=True)
@@ -125,11 +129,7 @@ class Population:
         """Return the population of a fitted model's rows, facing its columns."""
         hierarchy = posterior.hierarchy
         rank, columns = hierarchy.rank, posterior.columns
-        design = columns.mean[:, :rank]
-        if hierarchy.has_effect(0):
-            design = np.column_stack([design, np.ones(len(design))])
         effect = hierarchy.has_effect(1)
-        offset = columns.mean[:, rank] if effect else np.zeros(len(design))
         rows = posterior.rows
         n, q = rows.mean.shape
         spread = np.cov(rows.mean, rowvar=False, bias=True).reshape(q, q)
@@ -138,9 +138,14 @@ class Population:
         # As many rows as there are coordinates are lent by the prior: few rows say little of covariances.
         covariance = (n * spread + q * prior) / (n + q)
         return cls(
-            design, offset, columns.covariance, columns.full, rank, effect,
+            *_questions(posterior), columns.covariance, columns.full, rank, effect,
             rows.mean.mean(axis=0), covariance, rows.mean,
         )  # fmt: skip
+
+    def facing(self, posterior: Posterior) -> Population:
+        """Return the same rows, facing the columns of another posterior."""
+        design, offset = _questions(posterior)
+        return replace(self, design=design, offset=offset, spread=posterior.columns.covariance)
 
     @cached_property
     def wide(self) -> Array:
@@ -269,38 +274,38 @@ class Population:
         variance = slope @ standing.covariance @ slope + forecast.variance[blank].sum()
         return float(values[wanted].mean()), float(variance) / count**2
 
-    def interviewed(self, answers: Array, count: int) -> tuple[Standing, Array]:
-        """Ask a row some of its answers (NaN where there is none); return what is known then."""
-        told = np.isfinite(answers)
-        known, asked = np.full(self.size, np.nan), []
+    def surprises(self, answers: Array) -> dict[int, float]:
+        """Ask a known row (0, 1, and NaN for a blank) some of its answers; return how far off that is.
+
+        At each number of ``MARKS`` that leaves half of its answers (of a row with few, at half of them):
+        the error of its share of "yes" over all that it has answered, in the standard errors stated.
+        """
+        told, known = np.isfinite(answers), np.full(self.size, np.nan)
+        most = int(told.sum()) // 2
+        marks = [mark for mark in MARKS if mark <= most] or [MARKS[0]]
+        found: dict[int, float] = {}
+        asked: list[int] = []
         standing = self.unknown
+        for mark in marks:
+            while len(asked) < min(mark, most):
+                count = 1 if len(asked) < _ONE_BY_ONE else min(_AT_ONCE, min(mark, most) - len(asked))
+                asked += self._next(standing, told & np.isnan(known), count)
+                known[asked] = answers[asked]
+                standing = self.standing(np.array(asked), np.where(answers[asked] > 0.5, 1, -1))
+            mean, variance = self.share(standing, self.forecast(standing), known, told)
+            found[mark] = abs(float(answers[told].mean()) - mean) / max(variance, 1e-300) ** 0.5
+        return found
+
+    def _next(self, standing: Standing, left: NDArray[np.bool_], count: int) -> list[int]:
+        """Return the columns that tell most about the share of "yes" over all that are left, together."""
+        forecast, chosen = self.forecast(standing), []
         for _ in range(count):
-            forecast = self.forecast(standing)
-            left = told & np.isnan(known)
             gains = self.gains(standing, forecast, self.goal("mean", forecast, left))
             best = int(np.argmax(np.where(left, gains, -np.inf)))
-            asked.append(best)
-            known[best] = answers[best]
-            places = np.array(asked)
-            standing = self.standing(places, np.where(answers[places] > 0.5, 1, -1))
-        return standing, known
-
-    def misfit(self, rows: list[Array]) -> float:
-        """Return the variance of shares that the model does not know of, from rows that are known.
-
-        Each row (0, 1, and NaN for a blank) is asked some of its answers, and its share of "yes" over all
-        of them is held against what is expected: the mean square of the errors beyond the variance that
-        was stated, as of a row of which nothing is answered. Columns that seem to tell most were in part
-        lucky, and no posterior of single columns says so.
-        """
-        beyond = []
-        for answers in rows:
-            told = np.isfinite(answers)
-            standing, known = self.interviewed(answers, min(_QUESTIONS, int(told.sum()) // 2))
-            mean, variance = self.share(standing, self.forecast(standing), known, told)
-            blank = float(np.isnan(known[told]).mean())
-            beyond.append(((float(answers[told].mean()) - mean) ** 2 - variance) / blank**2)
-        return max(0.0, float(np.mean(beyond))) if beyond else 0.0
+            left[best] = False
+            chosen.append(best)
+            standing = self.after(standing, forecast, best)
+        return chosen
 
     def fixed_set(
         self, count: int, kind: str, wanted: NDArray[np.bool_], allowed: NDArray[np.bool_]
@@ -335,6 +340,37 @@ class Population:
     def _level(self, row: Array) -> float:
         """Return the share of "yes" that is expected of a row with these coordinates."""
         return float(expit(self.design @ row + self.offset).mean())
+
+
+def widening(surprises: Sequence[float]) -> float:
+    """Return by how much standard errors are to be multiplied so that they hold; at least one.
+
+    ``surprises`` are those of rows that what they are held against has not met. That of one more row,
+    drawn like them and asked as much, is exchangeable with them, so that an interval of 90 %, widened to
+    hold for this many of them, holds for it with a probability of nine in ten (Vovk, Gammerman and
+    Shafer, 2005). Of fewer than nine rows, it is widened to hold for all.
+
+    Examples
+    --------
+    >>> from onebit.model.population import widening
+    >>> round(widening([0.1] * 22 + [3.29, 9.0]), 3)
+    2.0
+    """
+    count = len(surprises)
+    if count == 0:
+        return 1.0
+    place = min(math.ceil(0.9 * (count + 1)), count)
+    return max(1.0, float(np.sort(surprises)[place - 1] / ndtri(0.95)))
+
+
+def _questions(posterior: Posterior) -> tuple[Array, Array]:
+    """Return what columns multiply a row's coordinates with, and what they add."""
+    hierarchy, columns = posterior.hierarchy, posterior.columns
+    design = columns.mean[:, : hierarchy.rank]
+    if hierarchy.has_effect(0):
+        design = np.column_stack([design, np.ones(len(design))])
+    effect = hierarchy.has_effect(1)
+    return design, columns.mean[:, hierarchy.rank] if effect else np.zeros(len(design))
 
 
 def _laplace(
