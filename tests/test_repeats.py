@@ -52,6 +52,9 @@ def test_a_search_holds_whole_entries_out(thrice):
     seen = Observations.from_pairs(*thrice)
     search = Search(seen, np.random.default_rng(0), Cpu(), None)
     assert search.usable
+    entries = np.concatenate([held.rows * 20 + held.columns for _, held in search.splits])
+    assert not set(entries[search.half]) & set(entries[~search.half])
+    assert search.half.mean() == pytest.approx(0.5, abs=0.02)
     for fitted, held in search.splits:
         assert apart(fitted, held.rows, held.columns)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ import typer
 from onebit.cli import options as o
 from onebit.cli.members import Level, named_ids
 from onebit.cli.predicting import checked_format, loaded
-from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
+from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain, plain_errors
 
 QUESTIONS = 10
 _HEAD = ("question", "answer", "yes", "gain", "chance", "share", "share_low", "share_high")
@@ -128,10 +129,14 @@ def ask(
             return
         lines = _interviewed(voice, interview, fitted, script)
         if output is not None:
-            _write(lines, output, output_format)
+            try:
+                _write(lines, output, output_format)
+            except OSError:
+                _rescue(lines)
+                raise
         _conclude(voice, interview, explore, told)
         for column, chance in zip(wanted or [], interview.probability(wanted or []), strict=True):
-            voice.note(f"{column}: yes with probability {chance:.2f}")
+            voice.note(f"{plain(column)}: yes with probability {chance:.2f}")
 
 
 def _interviewed(voice: Voice, interview: Any, fitted: Any, script: Any) -> list[dict[str, Any]]:
@@ -142,7 +147,7 @@ def _interviewed(voice: Voice, interview: Any, fitted: Any, script: Any) -> list
         if script is not None:
             sign: int | str | None = script[question.column]
         else:
-            sign = _answered(len(lines) + 1, question)
+            sign = _answered(len(lines) + 1, question, _written(fitted))
         if sign == "q":
             break
         if sign == "s":
@@ -162,17 +167,25 @@ def _interviewed(voice: Voice, interview: Any, fitted: Any, script: Any) -> list
     return lines
 
 
-def _answered(number: int, question: Any) -> int | str:
-    """Ask a person, until the answer can be understood."""
+def _written(fitted: Any) -> dict[str, int]:
+    """Return the words that a model was fitted with, and what they mean."""
+    words = [str(value).strip().lower() for value in fitted.classes_]
+    return dict(zip(words, (-1, 1), strict=True))
+
+
+def _answered(number: int, question: Any, written: dict[str, int]) -> int | str:
+    """Ask a person, until the answer can be understood: the model's own words come first."""
     from onebit.data.tables.answers import sign_of_word
 
     while True:
         try:
-            text = typer.prompt(f"{number}. {question.column}  [y/n/s/q]", err=True)
+            text = typer.prompt(f"{number}. {plain(question.column)}  [y/n/s/q]", err=True)
         except typer.Abort:  # Ctrl-C or the end of the input: what was answered is not lost
             typer.echo("", err=True)
             return "q"
         word = str(text).strip().lower()
+        if word in written:
+            return written[word]
         if word in ("s", "skip", "q", "quit"):
             return word[0]
         sign = sign_of_word(word)
@@ -208,6 +221,14 @@ def _conclude(voice: Voice, interview: Any, explore: float, told: Any) -> None:
         )
 
 
+def _rescue(lines: list[dict[str, Any]]) -> None:
+    """Show answers that could not be written, in the form that --known reads."""
+    for line in [{"question": "question", "answer": "answer"}, *lines]:
+        row = io.StringIO()
+        csv.writer(row).writerow([plain(line["question"]), plain(line["answer"])])
+        typer.echo(row.getvalue().strip(), err=True)
+
+
 def _write(lines: list[dict[str, Any]], output: str, output_format: str | None) -> None:
     import pyarrow as pa
 
@@ -241,16 +262,16 @@ def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
     if lines and lookup.codes(pa.array([lines[0][0].encode()], pa.large_binary()))[0] < 0:
         # A first line that is about no known column has names, were they also words for yes or no.
         lines[0] = ["", ""]
-    written = {str(value): place for place, value in zip((-1, 1), fitted.classes_, strict=True)}
+    written = _written(fitted)
     found: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         if len(line) != 2:
             raise ValueError(f"{name}, line {number}: {len(line)} fields; each line is column,answer")
-        sign = sign_of_word(line[1])
-        if is_blank(line[1]):
+        sign = written.get(line[1].strip().lower())
+        if sign is None and is_blank(line[1]):
             continue
         if sign is None:
-            sign = written.get(line[1].strip())
+            sign = sign_of_word(line[1])
         if sign is None:
             raise ValueError(f"{name}, line {number}: {line[1]!r} is neither yes nor no")
         if found.get(line[0], sign) != sign:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,15 @@ from rich.table import Table
 
 from onebit.cli import options as o
 from onebit.cli.predicting import loaded
-from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
+from onebit.cli.shell import (
+    Voice,
+    WrongCommand,
+    alone,
+    check_distinct,
+    checked_output,
+    plain,
+    plain_errors,
+)
 
 
 def certify(
@@ -99,7 +108,7 @@ def certify(
 
       onebit certify movies.onebit --method all --save
     """
-    with plain_errors():
+    with plain_errors(), alone(model) if save else nullcontext():
         from onebit.certificates.bounds import check_delta
         from onebit.certificates.statements import confidence
         from onebit.completers.record import certificate_to_dict
@@ -239,10 +248,7 @@ def _shown(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    # Ids may hold what moves a terminal's cursor.
-    return escape(
-        "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
-    )
+    return escape(plain(value))
 
 
 def report(

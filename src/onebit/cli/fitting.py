@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -288,7 +289,7 @@ def fit(
             record = record.with_certificate(estimator.certify(delta, by="answer"))
             record = record.with_certificate(estimator.certify_selective(delta))
         estimator.record_ = record
-        estimator.save(output, answers=not forget_answers)
+        _save(estimator, output, not forget_answers, checkpoint)
         if report is not None:
             from onebit.report import write_report
 
@@ -328,3 +329,16 @@ def fit(
         if report is not None:
             text += f"\nThe report is {report}"
         voice.answer(content, text)
+
+
+def _save(estimator: Any, output: str, answers: bool, checkpoint: str | None) -> None:
+    """Write the model; where that fails after a fit with a checkpoint, into its folder."""
+    try:
+        estimator.save(output, answers=answers)
+    except OSError as error:
+        if checkpoint is None:
+            raise
+        rescue = Path(checkpoint) / "model.onebit"
+        rescue.parent.mkdir(parents=True, exist_ok=True)
+        estimator.save(rescue, answers=answers)
+        raise ValueError(f"{output}: {error.strerror or error}; the model is in {rescue}") from None

@@ -28,13 +28,20 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from onebit.data.files import identity, is_special
+from onebit.data.files import InUse, identity, is_special, lock
 from onebit.engine.checkpoint import own_name
 from onebit.engine.gpu.device import DeviceError
 
 FAILED, WRONG, STOPPED = 1, 2, 130
 
 Tell = Callable[[int, int, object], None]
+
+
+def plain(text: Any) -> str:
+    """Return text with nothing in it that moves a terminal's cursor: ids and names may hold anything."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in str(text)
+    )
 
 
 class WrongCommand(ValueError):
@@ -57,7 +64,7 @@ def plain_errors(stopped: str = "Stopped. Nothing was left half-written.") -> It
         typer.echo(f"onebit: not enough memory{f': {error}' if str(error) else ''}", err=True)
         raise typer.Exit(FAILED) from None
     except (ValueError, TypeError, ArithmeticError, OSError, ImportError, DeviceError) as error:
-        typer.echo(f"onebit: {_message(error)}", err=True)
+        typer.echo(plain(f"onebit: {_message(error)}"), err=True)
         raise typer.Exit(WRONG if isinstance(error, WrongCommand) else FAILED) from None
 
 
@@ -80,7 +87,7 @@ class Voice:
     def note(self, text: str) -> None:
         """Say something to the user, beside the result."""
         if not self.quiet:
-            typer.echo(text, err=True)
+            typer.echo(plain(text), err=True)
 
     def answer(self, content: Any, text: str | Table | None = None) -> None:
         """Give the result: as JSON if asked for, else as text or a table."""
@@ -89,7 +96,7 @@ class Voice:
         elif isinstance(text, Table):
             self.console.print(text)
         elif text is not None:
-            typer.echo(text)
+            typer.echo(plain(text))
 
     @contextmanager
     def warnings_as_notes(self) -> Iterator[None]:
@@ -247,3 +254,14 @@ def _writable(folder: Path) -> bool:
             return True
     except OSError:
         return False
+
+
+@contextmanager
+def alone(output: str) -> Iterator[None]:
+    """Keep a second command that changes the same file from writing over what the first one has."""
+    target = Path(os.path.realpath(output))
+    try:
+        with lock(target.with_name(f".{target.name}.lock"), output):
+            yield
+    except InUse as error:
+        raise ValueError(f"{str(error).split(';')[0]}, which changes it; wait for it") from None

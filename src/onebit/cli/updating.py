@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +11,7 @@ import typer
 from onebit.cli import options as o
 from onebit.cli.predicting import loaded
 from onebit.cli.reading import read
-from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
-from onebit.data.files import InUse, lock
+from onebit.cli.shell import Voice, WrongCommand, alone, check_distinct, checked_output, plain_errors
 
 
 def update(
@@ -92,25 +88,34 @@ def update(
             raise WrongCommand("name the model file to write with -o; it may be the same one")
         checked_output(output, stdout=False)
         check_distinct({"the new answers": file or store}, {"the model": output})
-        with _alone(output):
+        with alone(output):
             _update(
                 voice, model, file, output, store, forget, certify, again, delta, threads,
-                lambda path: read(
-                    voice, path, row, col, answer, wide, threshold, yes, no, format, delimiter, no_header,
-                    skip_bad, drop, no_ids, blank,
+                lambda path, fitted: read(
+                    voice, path, row, col, answer, wide, *_as_fitted(voice, fitted, threshold, yes, no),
+                    format, delimiter, no_header, skip_bad, drop, no_ids, blank,
                 ),
             )  # fmt: skip
 
 
-@contextmanager
-def _alone(output: str) -> Iterator[None]:
-    """Keep a second update of the same file from writing over the first one's."""
-    target = Path(os.path.realpath(output))
-    try:
-        with lock(target.with_name(f".{target.name}.lock"), output):
-            yield
-    except InUse as error:
-        raise ValueError(f"{str(error).split(';')[0]}, which updates it; wait for it") from None
+def _as_fitted(
+    voice: Voice, fitted: Any, threshold: float | None, yes: Any, no: Any
+) -> tuple[float | None, Any, Any]:
+    """Return what is yes and no in a file: what was said, or else what was when the model was fitted."""
+    from onebit.data.tables.answers import sign_of_word
+
+    if threshold is not None or yes or no:
+        return threshold, yes, no
+    record = fitted.record_
+    known = None if record is None else record.source.get("threshold")
+    if known is not None:
+        voice.note(f"numbers above {known:g} are yes, as in the fit (--threshold says otherwise)")
+        return known, yes, no
+    words = [str(word) for word in fitted.classes_]
+    if fitted.classes_.dtype.kind in "iufb" or [sign_of_word(word) for word in words] == [-1, 1]:
+        return threshold, yes, no
+    voice.note(f"{words[1]!r} is yes and {words[0]!r} no, as in the fit (--yes, --no say otherwise)")
+    return threshold, words[1:], words[:1]
 
 
 def _update(
@@ -124,14 +129,14 @@ def _update(
     again: bool,
     delta: float,
     threads: int | None,
-    reading_of: Callable[[str], Any],
+    reading_of: Callable[[str, Any], Any],
 ) -> None:
     """Load, take up, save."""
     fitted = loaded(model, threads)
     before = fitted.updates_, (len(fitted.rows_), len(fitted.columns_))
     mark = None
     if file is not None:
-        seen = reading_of(file).observations
+        seen = reading_of(file, fitted).observations
         new: tuple[Any, Any] = (seen, None)
         if seen.fingerprint() in _taken(fitted) and not again:
             raise ValueError(

@@ -92,7 +92,7 @@ def known_answers(model: Filled) -> View:
 
 
 def known_shares(known: View, rows: Codes) -> tuple[NDArray[np.int64], Codes, NDArray[np.float64]]:
-    """Return the answered entries of some rows: place among the rows, column, share of "yes"."""
+    """Return the answered entries of some rows: place among the rows, column, weighted share of "yes"."""
     inside = np.flatnonzero(rows < known.size)
     begin, end = known.start[rows[inside]], known.start[rows[inside] + 1]
     counts = end - begin
@@ -103,7 +103,8 @@ def known_shares(known: View, rows: Codes) -> tuple[NDArray[np.int64], Codes, ND
     first = np.ones(len(line), dtype=bool)  # repeats of an entry stand side by side
     first[1:] = (line[1:] != line[:-1]) | (columns[1:] != columns[:-1])
     group = np.cumsum(first) - 1
-    share = np.bincount(group, yes) / np.bincount(group) if len(group) else yes
+    times = known.weight[place].astype(float) if len(known.weight) else np.ones(len(group))
+    share = np.bincount(group, times * yes) / np.bincount(group, times) if len(group) else yes
     return line[first], columns[first], share
 
 

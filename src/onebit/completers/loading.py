@@ -103,8 +103,8 @@ def _restored_ids(tensors: storage.Tensors, content: dict[str, Any], side: str) 
     description = checked.section(content, side)
     index = storage.unpack_ids(tensors, description, f"ids.{side}")
     name = description.get("name")
-    if name is not None:
-        checked.text(description, "name")
+    if name is not None and any(0xD800 <= ord(c) < 0xE000 for c in checked.text(description, "name")):
+        raise storage.FileError(f"the name of its {side} is no Unicode text")
     order = None
     if f"order.{side}" in tensors:
         most = len(index) - 1

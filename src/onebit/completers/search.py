@@ -159,6 +159,9 @@ class Search:
             self.splits.append((observations.take(~held), observations.entries(held)))
         entries = [held for _, held in self.splits]
         self.sign = np.concatenate([held.sign for held in entries])
+        # Two halves of whole entries, whose answers stand side by side.
+        first = [_first_of_entries(held.rows, held.columns) for held in entries]
+        self.half = np.cumsum(np.concatenate(first)) % 2 == 1
         self.weight = np.concatenate(
             [np.ones(len(held.sign)) if held.weight is None else held.weight for held in entries]
         ).astype(float)
@@ -376,7 +379,7 @@ class Search:
         if recipe.loss is not LOGISTIC:
             scale_free = recipe.loss is GIBBS
             calibration = fit_calibration(mean, variance, sign, weight, scale_free=scale_free)
-            probability = _cross_fitted(mean, variance, sign, weight, scale_free)
+            probability = _cross_fitted(mean, variance, sign, weight, scale_free, self.half)
         elif recipe.sampling is not None:
             probability = np.clip(chance, CERTAINTY, 1.0 - CERTAINTY)
             decided = probability - 0.5
@@ -387,12 +390,23 @@ class Search:
         return Trial(recipe, losses, weight, accuracy, rounds, posteriors, calibration)
 
 
+def _first_of_entries(rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Say of answers whose repeats stand side by side which are the first of their entry."""
+    first = np.ones(len(rows), dtype=bool)
+    first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
+    return first
+
+
 def _cross_fitted(
-    mean: Array, variance: Array, sign: NDArray[np.int8], weight: Array, scale_free: bool
+    mean: Array,
+    variance: Array,
+    sign: NDArray[np.int8],
+    weight: Array,
+    scale_free: bool,
+    half: NDArray[np.bool_],
 ) -> Array:
     """Return calibrated probabilities in which no answer helped to fit the curve that it is scored by."""
     probability = np.empty_like(mean)
-    half = np.arange(len(mean)) % 2 == 0
     for part in (half, ~half):
         others = mean[~part], variance[~part], sign[~part], weight[~part]
         curve = fit_calibration(*others, scale_free=scale_free)

@@ -25,7 +25,7 @@ from onebit.data.holding import Division
 from onebit.data.ids import IdIndex, pair_columns
 from onebit.data.numbers import is_number
 from onebit.data.observations import Observations
-from onebit.data.signs import signs_of_pairs
+from onebit.data.signs import check_same_way, signs_of_pairs
 from onebit.engine.update import Batch
 from onebit.engine.workers import Machine
 
@@ -242,7 +242,9 @@ def _new_answers(model: Any, X: Any, y: Any, sample_weight: Any) -> Observations
     """Return new answers as observations; those in words as the fit's were written."""
     if y is not None and not isinstance(X, Observations):
         y = model._signs(y, len(pair_columns(X)[0]))
-    return observations_of(X, y, sample_weight)
+    new = observations_of(X, y, sample_weight)
+    check_same_way(model.classes_, new.classes, "the new answers")
+    return new
 
 
 def _grown(model: Any, everything: Observations, taken: Observations) -> _Grown:

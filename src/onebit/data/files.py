@@ -132,8 +132,12 @@ def _new_part(target: Path) -> tuple[Path, int]:
     """Make a new file beside ``target``, held as long as it is open."""
     for _ in range(_TRIES):
         path = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+        # What is replaced keeps its mode: a file that is for nobody else stays so, at every moment.
+        mode = stat.S_IMODE(target.stat().st_mode) if target.is_file() else None
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
+            if mode is not None and sys.platform != "win32":
+                os.fchmod(file, mode)
         except OSError as error:
             error.filename = str(target)
             raise

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data.observations import Entries, Observations
+from onebit.data.signs import check_same_way
 
 Codes = NDArray[np.int32]
 Marks = NDArray[np.bool_]
@@ -133,6 +134,7 @@ def joined(observations: Observations, others: Observations) -> tuple[Observatio
             "the answers to hold out share no row and no column with the others (theirs are such as "
             f"{others.rows.labels[0]!r} and {others.columns.labels[0]!r}); are the two sides exchanged?"
         )
+    check_same_way(observations.classes, others.classes, "the answers to hold out")
     first, second = (seen.in_any_order().on_host() for seen in (observations, others))
     both = Entries(
         np.concatenate([first.rows, of_rows[second.rows]]),

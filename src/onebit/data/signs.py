@@ -90,3 +90,13 @@ def _floats(values: NDArray[Any]) -> NDArray[np.float64]:
             "{0, 1} or booleans"
         )
     return flat.astype(float).reshape(values.shape)
+
+
+def check_same_way(classes: NDArray[Any], others: NDArray[Any], whose: str) -> None:
+    """Refuse answers that are written with the same two words, the other way round."""
+    words, new = ([str(value) for value in part] for part in (classes, others))
+    if words == new[::-1] and words != new:
+        raise ValueError(
+            f"{whose} take {new[1]!r} for yes and {new[0]!r} for no; those that are fitted the other "
+            "way round. Read both with the same words for yes and no"
+        )

@@ -28,7 +28,8 @@ def weights_of(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float32] |
     single = weight.astype(np.float32)
     if not single.any():
         raise ValueError("sample_weight is zero everywhere; at least one answer must count")
-    top, mean = float(single.max()), float(single[single > 0].mean())
+    # In double precision and sorted: the same in whatever order they come.
+    top, mean = float(single.max()), float(np.sort(single[single > 0]).mean(dtype=float))
     if top > LARGEST_WEIGHT * mean:
         raise ValueError(
             f"sample_weight is {top:g} at position {int(single.argmax())}, more than "

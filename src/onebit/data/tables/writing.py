@@ -27,8 +27,8 @@ WRITTEN = ("csv", "tsv", "jsonl", "parquet", "arrow")
 
 Write = Callable[[pa.Table], None]
 
-# Spreadsheet programs run text that begins so. A number is no formula.
-_FORMULA = r"^[=+\-@\t\r]"
+# Spreadsheet programs run text that begins so, some of them in full width too. A number is no formula.
+_FORMULA = r"^[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
 _NUMBER = r"^[+\-]?[0-9]+([.][0-9]+)?$"
 
 
