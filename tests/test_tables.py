@@ -10,6 +10,8 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 import scipy.io
 import scipy.sparse
@@ -580,3 +582,15 @@ def test_a_third_word_beside_answers_may_be_a_blank(tmp_path):
 def test_one_number_alone_suggests_no_threshold():
     assert Vocabulary().hint({"5": 1}).count("--threshold NUMBER") == 1
     assert "--threshold 3.5" in Vocabulary().hint({"5": 1, "3": 1})
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+def test_a_small_packed_file_does_not_hold_ids_of_megabytes(tmp_path, encoded):
+    ids = pa.array(["a", "b" * (5 << 20)] * 3)
+    table = pa.table({"row": ids.dictionary_encode() if encoded else ids, "col": [1, 2, 3, 1, 2, 3]})
+    table = table.append_column("answer", pa.array([0, 1, 1, 0, 1, 0]))
+    pa.parquet.write_table(table, tmp_path / "bomb.parquet")
+    pa.feather.write_feather(table, tmp_path / "bomb.arrow")
+    for name in ("bomb.parquet", "bomb.arrow"):
+        with pytest.raises(TableError, match=r"holds a text of 5 MB after row 0; ids and answers"):
+            read_answers(tmp_path / name)

@@ -136,7 +136,7 @@ def ask(
                 raise
         _conclude(voice, interview, explore, told)
         for column, chance in zip(wanted or [], interview.probability(wanted or []), strict=True):
-            voice.note(f"{plain(column)}: yes with probability {chance:.2f}")
+            voice.note(f"{column}: yes with probability {chance:.2f}")
 
 
 def _interviewed(voice: Voice, interview: Any, fitted: Any, script: Any) -> list[dict[str, Any]]:

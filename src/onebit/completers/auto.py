@@ -310,7 +310,7 @@ def _check_search(fitted: dict[str, Any]) -> None:
     table = checked.section(fitted, "search")
     lengths = {len(checked.listed(table, name)) for name in table}
     if len(lengths) > 1 or any(
-        isinstance(value, (dict, list)) for column in table.values() for value in column
+        value is None or isinstance(value, (dict, list)) for column in table.values() for value in column
     ):
         raise checked.FileError("the record of the search is no table")
 

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from onebit.completers.efforts import TRIAL, Budget
+from onebit.data.hashing import repeats
 from onebit.data.observations import Observations
 from onebit.engine import scoring
 from onebit.engine.crew import Callback, Progress, Workers
@@ -160,16 +161,16 @@ class Search:
         entries = [held for _, held in self.splits]
         self.sign = np.concatenate([held.sign for held in entries])
         # Two halves of whole entries, whose answers stand side by side.
-        first = [_first_of_entries(held.rows, held.columns) for held in entries]
+        width = np.int64(observations.shape[1])
+        first = [repeats(held.rows * width + held.columns) == 0 for held in entries]
         self.half = np.cumsum(np.concatenate(first)) % 2 == 1
         self.weight = np.concatenate(
             [np.ones(len(held.sign)) if held.weight is None else held.weight for held in entries]
         ).astype(float)
         # With fewer, or with few entries answered again and again, there is nothing to choose by: the
         # defaults stand.
-        self.usable = len(self.sign) >= 20 and all(
-            seen.n and len(held.sign) for seen, held in self.splits
-        )
+        some = all(seen.n and len(held.sign) for seen, held in self.splits)
+        self.usable = some and n_splits * size >= 20
 
     def run(self) -> Trial:
         """Walk along temperature, prior scale and rank; with the hinge loss; sparse; the Gibbs loss."""
@@ -388,13 +389,6 @@ class Search:
         losses = -np.log(np.where(sign > 0, probability, 1.0 - probability))
         accuracy = float(np.average(sign * decided > 0, weights=weight))
         return Trial(recipe, losses, weight, accuracy, rounds, posteriors, calibration)
-
-
-def _first_of_entries(rows: NDArray[np.int32], columns: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Say of answers whose repeats stand side by side which are the first of their entry."""
-    first = np.ones(len(rows), dtype=bool)
-    first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-    return first
 
 
 def _cross_fitted(

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import psutil
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet
 import scipy.sparse
@@ -61,8 +62,28 @@ def read_parquet(source: Source, choose: Choose) -> Iterator[Batch]:
         begin = 0
         for record in file.iter_batches(batch_size=_lines_a_batch(wanted, choose), columns=read):
             found = [record.column(names[k] if unique else k) for k in wanted]
+            _refuse_long(source.name, found, begin)
             yield Batch(found, _numbered(begin))
             begin += record.num_rows
+
+
+def _refuse_long(name: str, columns: Sequence[pa.Array], begin: int) -> None:
+    """Refuse text that is longer than a line of a text file may be: a few bytes can stand for much."""
+    for column in columns:
+        values = column.dictionary if isinstance(column, pa.DictionaryArray) else column
+        if not _is_text(values.type) or len(values) == 0:
+            continue
+        longest = pc.max(pc.binary_length(values)).as_py() or 0
+        if longest > LONGEST_RECORD:
+            raise TableError(
+                f"{name} holds a text of {longest / 2**20:,.0f} MB after row {begin:,}; ids and answers "
+                "are shorter"
+            )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(test(kind) for test in tests)
 
 
 def _lines_a_batch(wanted: Sequence[int], choose: Choose) -> int:
@@ -83,7 +104,9 @@ def read_arrow(source: Source, choose: Choose) -> Iterator[Batch]:
             wanted = choose(names, [_texts(column) for column in record.columns])
         step = _lines_a_batch(wanted, choose)
         for part in (record.slice(k, step) for k in range(0, record.num_rows, step)):
-            yield Batch([part.column(k) for k in wanted], _numbered(begin))
+            found = [part.column(k) for k in wanted]
+            _refuse_long(source.name, found, begin)
+            yield Batch(found, _numbered(begin))
             begin += part.num_rows
     if begin == 0:
         raise _no_lines(source.name, names)
