@@ -73,7 +73,8 @@ def update(
     """Take up new answers of known and new rows and columns; the old answers are not needed.
 
     Rows and columns with new answers move, the others stay as they are. The model is written whole or not
-    at all. What an update touches is no longer certified, unless --certify holds new answers out.
+    at all. What an update touches is no longer certified, unless --certify holds new answers out. A file
+    is read with the fit's threshold, or its words for yes and no, unless others are given.
 
     Examples:
       onebit update likes.onebit today.csv -o likes.onebit
