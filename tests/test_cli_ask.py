@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 import onebit
 from onebit import LogisticCompleter, cli
+from onebit.cli import asking
 
 runner = CliRunner()
 
@@ -186,3 +187,20 @@ def test_commands_that_make_no_sense_are_refused(model, arguments):
     result = run(arguments[0], model, *arguments[1:])
     assert result.exit_code == 2
     assert "Traceback" not in result.output
+
+
+def test_answers_are_written_as_they_come(model, tmp_path, monkeypatch):
+    """Whatever ends an interview, what was answered before is in the file."""
+    asked, answered = tmp_path / "asked.csv", asking._answered
+
+    def killed(number, *others):
+        if number == 3:
+            raise SystemExit(137)
+        return answered(number, *others)
+
+    monkeypatch.setattr(asking, "_answered", killed)
+    done = run("ask", model, "-n", "5", "-o", str(asked), typed="y\nn\ny\n")
+    assert done.exit_code == 137
+    head, *lines = asked.read_text().splitlines()
+    assert head.startswith("question,answer")
+    assert len(lines) == 2

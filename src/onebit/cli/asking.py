@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from onebit.cli import options as o
 from onebit.cli.members import Level, named_ids
 from onebit.cli.predicting import checked_format, loaded
 from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain, plain_errors
+from onebit.data.files import is_special
 
 QUESTIONS = 10
 _HEAD = ("question", "answer", "yes", "gain", "chance", "share", "share_low", "share_high")
@@ -127,20 +129,27 @@ def ask(
             ]
             _write(questions, output or "-", output_format)
             return
-        lines = _interviewed(voice, interview, fitted, script)
-        if output is not None:
-            try:
+        # What a person has answered is written as it comes, and whole each time: nothing ends it badly.
+        lines: list[dict[str, Any]] = []
+        by_hand = script is None and output is not None and not is_special(Path(output)) and output != "-"
+        try:
+            for lines in _interviewed(voice, interview, fitted, script):
+                if by_hand:
+                    _write(lines, str(output), output_format)
+            if output is not None and not (by_hand and lines):
                 _write(lines, output, output_format)
-            except OSError:
-                _rescue(lines)
-                raise
+        except OSError:
+            _rescue(lines)
+            raise
         _conclude(voice, interview, explore, told)
         for column, chance in zip(wanted or [], interview.probability(wanted or []), strict=True):
             voice.note(f"{column}: yes with probability {chance:.2f}")
 
 
-def _interviewed(voice: Voice, interview: Any, fitted: Any, script: Any) -> list[dict[str, Any]]:
-    """Ask until it is over; return what was asked, answered and learnt."""
+def _interviewed(
+    voice: Voice, interview: Any, fitted: Any, script: Any
+) -> Iterator[list[dict[str, Any]]]:
+    """Ask until it is over; yield all that was asked, answered and learnt after each answer."""
     lines: list[dict[str, Any]] = []
     voice.note(f"before the first question: {_standing(interview)}")
     for question in interview:
@@ -164,7 +173,7 @@ def _interviewed(voice: Voice, interview: Any, fitted: Any, script: Any) -> list
         )  # fmt: skip
         if script is None:
             voice.note(f"   ({100 * question.yes:.0f} % yes expected) now {_standing(interview)}")
-    return lines
+        yield lines
 
 
 def _written(fitted: Any) -> dict[str, int]:
