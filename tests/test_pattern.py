@@ -225,3 +225,13 @@ def test_draws_that_spread_by_less_than_nothing_are_refused():
     assert Draws.from_state(tensors, content).count == 10
     with pytest.raises(FileError, match="row_spread"):
         Draws.from_state(tensors | {"draws.row_spread": -tensors["draws.row_spread"]}, content)
+
+
+def test_directions_do_not_hang_on_the_signs_of_eigenvectors(world, monkeypatch):
+    seen, hierarchy = Observations.from_pairs(*world[:2]), FIRST.hierarchy((200, 60))
+    before = Cpu().known(seen, hierarchy, True, (True, True))
+    eigh = np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: (eigh(matrix)[0], -eigh(matrix)[1]))
+    after = Cpu().known(seen, hierarchy, True, (True, True))
+    for one, other in zip(before.values, after.values, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)

@@ -17,9 +17,10 @@ EFFORTS: dict[str, tuple[float, int]] = {
     "thorough": (2000.0, 5000),
 }
 # What a sweep of one chain is taken to cost on a core, in seconds: by itself, for each answer and side,
-# and for each row and column, at rank 10; a share of it grows with the square of the rank. By the
-# sweeps of five real tables, two chains on two cores (Neoverse-N1).
-_SWEEP, _ANSWER, _LINE, _GROWS = 1.5e-2, 1.2e-7, 4e-6, 0.3
+# and for each row and column, at rank 10; and how that grows with the rank, as a polynomial in its
+# tenth. By the sweeps of five real tables at ranks 10, 20 and 40, two chains on two cores (Neoverse-N1).
+_SWEEP, _ANSWER, _LINE = 2e-2, 8.5e-8, 5e-6
+_GROWS = (0.6, 0.32, 0.08)
 # The same on a GPU (H200).
 _GPU_SWEEP, _GPU_ANSWER, _GPU_LINE = 5e-3, 1.2e-10, 1e-9
 # Short chains that are there to be ranked.
@@ -59,8 +60,8 @@ class Budget:
         fixed, answer, line = (
             (_GPU_SWEEP, _GPU_ANSWER, _GPU_LINE) if self.on_gpu else (_SWEEP, _ANSWER, _LINE)
         )
-        wide = 1.0 - _GROWS + _GROWS * (rank / 10.0) ** 2
-        return fixed + wide * (2.0 * n * answer + sum(shape) * line)
+        wide = sum(share * (rank / 10.0) ** power for power, share in enumerate(_GROWS))
+        return wide * (fixed + 2.0 * n * answer + sum(shape) * line)
 
     def trial(self, shape: tuple[int, int], n: int, rank: int, splits: int) -> tuple[Plan, float]:
         """Return the plan of runs that are there to be ranked, one a split, and their seconds.

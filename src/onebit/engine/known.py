@@ -137,10 +137,20 @@ class Known:
 NOTHING = Known()
 
 
+def _principal(gram: Array) -> tuple[Array, Array]:
+    """Return eigenvalues, the largest first, and eigenvectors whose largest entries are positive.
+
+    Their signs are free, and must not hang on how a device rounds: a fit may go on on another one.
+    """
+    squares, turn = np.linalg.eigh(gram)
+    squares, turn = squares[::-1], turn[:, ::-1]
+    largest = np.take_along_axis(turn, np.abs(turn).argmax(axis=0)[None], axis=0)
+    return squares, np.where(largest < 0.0, -turn, turn)
+
+
 def orthonormal(tall: Tall, vectors: Any) -> Any:
     """Return an orthonormal basis of what some vectors span; vectors that add nothing become zero."""
-    squares, turn = np.linalg.eigh(tall.inner(vectors, vectors))
-    squares, turn = squares[::-1], turn[:, ::-1]
+    squares, turn = _principal(tall.inner(vectors, vectors))
     lives = squares > _SMALLEST * max(squares[0], 1e-300)
     scale = np.zeros_like(squares)
     scale[lives] = 1.0 / np.sqrt(squares[lives])
@@ -252,8 +262,7 @@ def _orthogonal(tall: Tall, lines: Any) -> tuple[Any, Array, Array]:
 
     Returns the turned lines, the squared lengths of their columns, and the matrix that turns.
     """
-    squares, turn = np.linalg.eigh(tall.inner(lines, lines))
-    squares, turn = squares[::-1], turn[:, ::-1]
+    squares, turn = _principal(tall.inner(lines, lines))
     lives = squares > _SMALLEST * squares[0]
     squares, turn = squares[lives], turn[:, lives]
     scale = len(lines) / squares.sum()
