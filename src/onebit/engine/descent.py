@@ -41,6 +41,8 @@ HELD_ROUNDS = 3
 # The strengths of regressions are held longer: rows and slopes need some rounds to find each other, and a
 # regression that was let go before does not come back.
 STRENGTHS_HELD = 12
+# Less long from a start whose rows and columns have found each other without them.
+WARM_HELD = 2
 # Unless a round gains less than this (relative): then they have.
 HELD_TOL = 1e-3
 # A change of coordinates costs some tenth of a round.
@@ -204,8 +206,8 @@ class Descent:
         # Variances and strengths are held while a rough start finds its shape.
         self.held = 0 if warm else self.schedule.held_rounds
         self.told = STRENGTHS_HELD if any(self.known.widths) else 0
-        if warm and start.hyper.slopes != (None, None):
-            self.told = 0
+        if warm:
+            self.told = min(self.told, WARM_HELD if start.hyper.slopes == (None, None) else 0)
         if saved is None:
             if warm:
                 self._make_simple(start)

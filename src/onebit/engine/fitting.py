@@ -17,6 +17,7 @@ from onebit.engine.algorithm_1 import ApproximateBound, minimise_avb
 from onebit.engine.crew import Callback, Workers
 from onebit.engine.descent import Fit, minimise
 from onebit.engine.known import NOTHING, Known
+from onebit.engine.part import part_of, part_recipe, start_from
 from onebit.engine.recipe import Recipe
 from onebit.engine.sampling import ahead
 from onebit.engine.sampling.sampler import Sampled
@@ -156,12 +157,33 @@ def descend(
     """Descend from each of the recipe's starts, and return what reached the lowest objective."""
     hierarchy = replace(recipe.hierarchy(observations.shape), regressions=known.regressions)
     runs = []
+    begin: Start | Posterior | None
     for k in range(recipe.n_init):
-        begin: Start | Posterior | None = start if k == 0 else None
+        begin = (start or _begun(recipe, observations, hierarchy, workers, rng)) if k == 0 else None
         if begin is None:
             begin = workers.start(observations, hierarchy, rng, JITTER if k else 0.0, recipe.full)
         runs.append(_from(begin, recipe, observations, hierarchy, workers, callback, known))
     return min(runs, key=lambda run: run[0].objective)
+
+
+def _begun(
+    recipe: Recipe,
+    observations: Observations,
+    hierarchy: Hierarchy,
+    workers: Workers,
+    rng: np.random.Generator,
+) -> Posterior | None:
+    """Return where a fit to part of the answers ends, if one is worth its while."""
+    # A GPU's rounds are cheap, and a loss without a majoriser may end elsewhere.
+    if not isinstance(workers, Cpu) or recipe.paper or recipe.sparse or recipe.loss.step < 1.0:
+        return None
+    part = part_of(observations, hierarchy.rank, rng)
+    if part is None:
+        return None
+    alone = Cpu(workers.pool)  # without a checkpoint: it is found again in less time than a round takes
+    short, prior = part_recipe(recipe), recipe.hierarchy(part.shape)
+    first = alone.start(part, prior, rng)
+    return start_from(run(short, part, prior, first, alone).posterior, hierarchy)
 
 
 def _from(

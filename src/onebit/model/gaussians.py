@@ -70,6 +70,9 @@ class Gaussians:
 
     def log_determinants(self) -> Array:
         """Return the log determinant of each covariance."""
+        if len(self.mean) > 1 and self.covariance.strides[0] == 0:
+            one = Gaussians.trusted(self.mean[:1], self.covariance[:1], self.full)
+            return np.repeat(one.log_determinants(), len(self.mean))
         if self.full and self.mean.shape[1]:
             return np.linalg.slogdet(self.dense_covariance())[1]
         return np.log(self.covariance).sum(axis=1)
@@ -110,6 +113,13 @@ class Gaussians:
             object.__setattr__(made, name, array)
         object.__setattr__(made, "full", full)
         return made
+
+    @classmethod
+    def alike(cls, mean: Array, variance: Array, count: int, full: bool) -> Gaussians:
+        """Return so many Gaussians that are one and the same, and take the memory of one."""
+        one = independent_gaussians(mean[None], variance[None], full)
+        shared = [np.broadcast_to(part, (count, part.shape[1])) for part in (one.mean, one.covariance)]
+        return cls.trusted(shared[0], shared[1], full)
 
     def extended(self, mean: Array, covariance: Array) -> Gaussians:
         """Return these Gaussians with new ones appended."""
