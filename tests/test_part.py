@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from onebit import HingeCompleter, LogisticCompleter, Observations, simulate
-from onebit.engine import checkpoint, part
+from onebit.engine import checkpoint, part, workers
+from onebit.engine.cpu.presence import CpuPresence
+from onebit.engine.recipe import Recipe
+from onebit.engine.workers import Cpu
 from onebit.model.gaussians import Gaussians, independent_gaussians
 
 
@@ -113,3 +116,32 @@ def test_gaussians_that_are_alike_are_so_many_of_one(full):
     np.testing.assert_array_equal(alike.covariance, apart.covariance)
     np.testing.assert_allclose(alike.log_determinants(), apart.log_determinants(), rtol=1e-14)
     assert alike.covariance.base.nbytes < apart.covariance.nbytes
+
+
+def test_directions_of_the_pattern_are_found_in_a_part(monkeypatch):
+    # Rows of two kinds answer mostly the columns of their own half.
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 2, 800)
+    likely = np.where(np.arange(60) // 30 == kind[:, None], 0.9, 0.3)
+    pairs = np.argwhere(rng.random((800, 60)) < likely)
+    observations = Observations.from_pairs(pairs, rng.choice([-1, 1], len(pairs)))
+    hierarchy = Recipe(rank=2).hierarchy(observations.shape)
+    everything = Cpu().known(observations, hierarchy, True, (True, True))
+    walked, times = [], CpuPresence.times
+
+    def spied(self, side, vectors):
+        walked.append(self.shape[0])
+        return times(self, side, vectors)
+
+    monkeypatch.setattr(CpuPresence, "times", spied)
+    monkeypatch.setattr(part, "_FEWEST_ANSWERS", 1000)
+    Cpu().known(observations, hierarchy, True, (True, True))
+    assert walked == [800] * 6  # some hundred rows are too few for as many directions
+    monkeypatch.setattr(workers, "ENOUGH_ROWS", 64)
+    few = Cpu().known(observations, hierarchy, True, (True, True))
+    assert walked[-2:] == [800, 800]
+    assert max(walked[6:-2]) < 150
+    for side, members in enumerate((kind, np.arange(60) // 30)):
+        leading = [known.values[side][:, 0] for known in (everything, few)]
+        assert abs(np.corrcoef(*leading)[0, 1]) > 0.99
+        assert abs(np.corrcoef(leading[1], members)[0, 1]) > 0.95

@@ -27,6 +27,9 @@ NOBODY = np.empty(0, np.int64)
 # Directions of the pattern, and of the features: enough on every table that was tried.
 DIRECTIONS = 64
 _ROUNDS = 2
+# Rows whose pattern has directions that are as good as those of all: of MovieLens 100k (eight splits) 470
+# rows gave the same log-loss to 0.0003, and 235 rows one that was 0.0005 higher.
+ENOUGH_ROWS = 16 * DIRECTIONS
 # Columns whose squared length is below this share of the largest are rounding.
 _SMALLEST = 1e-9
 # A pattern that differs less from row to row than by this share of itself is that of a full table.
@@ -157,15 +160,21 @@ def orthonormal(tall: Tall, vectors: Any) -> Any:
     return tall.product(vectors, turn * scale)
 
 
-def directions(presence: Presence, rng: np.random.Generator) -> tuple[Any, Any]:
-    """Return the coordinates of rows and the directions of columns that they belong to."""
+def directions(
+    presence: Presence, rng: np.random.Generator, part: Presence | None = None
+) -> tuple[Any, Any]:
+    """Return the coordinates of rows and the directions of columns that they belong to.
+
+    The directions are those of the pattern of some rows, where one is given.
+    """
+    begun = presence if part is None else part
     wanted = min(DIRECTIONS, *presence.shape)
     # Signs at random do as well as normal numbers, and cost a tenth.
     signs = rng.integers(0, 2, (presence.shape[1], wanted), dtype=np.int8)
     right = presence.placed(2.0 * signs.astype(float) - 1.0)
     for _ in range(_ROUNDS):
-        left = orthonormal(presence, presence.times(0, right))
-        right = orthonormal(presence, presence.times(1, left))
+        left = orthonormal(presence, begun.times(0, right))
+        right = orthonormal(presence, begun.times(1, left))
     return presence.times(0, right), right
 
 
@@ -175,6 +184,7 @@ def known_of(
     presence: Presence | None,
     wanted: tuple[bool, bool],
     features: tuple[Told | None, Told | None] = (None, None),
+    part: Presence | None = None,
 ) -> Known:
     """Put together what is known of both sides.
 
@@ -190,10 +200,12 @@ def known_of(
         The sides whose prior means depend on the pattern.
     features : two matrices or None
         Standardised features of rows and of columns, zero where nothing is known.
+    part : Presence, optional
+        The pattern of some rows, over all columns, whose directions will do.
     """
     patterns: list[Any] = [None, None]
     if presence is not None and any(wanted):
-        rows, right = directions(presence, np.random.default_rng(0))
+        rows, right = directions(presence, np.random.default_rng(0), part)
         if wanted[0]:
             patterns[0] = rows, presence.scaled(1, right), presence.counts(0)
         if wanted[1]:

@@ -16,7 +16,8 @@ from onebit.engine.cpu.side import Side
 from onebit.engine.cpu.threads import Threads, one_blas_thread, thread_count, threads
 from onebit.engine.crew import Callback, Prior, Workers
 from onebit.engine.gpu import device as gpus
-from onebit.engine.known import NOTHING, Known, known_of
+from onebit.engine.known import ENOUGH_ROWS, NOTHING, Known, known_of
+from onebit.engine.part import part_of
 from onebit.engine.sampling import ahead
 from onebit.engine.sampling.plan import Plan
 from onebit.engine.sampling.sampler import Sampled, sample
@@ -106,8 +107,14 @@ class Cpu:
         pattern: tuple[bool, bool],
     ) -> Known:
         """Return what is known of rows and columns."""
-        presence = CpuPresence(observations, self.pool) if any(pattern) else None
-        return known_of(CpuTall(self.pool), observations.shape, presence, pattern, observations.features)
+        presence = part = None
+        if any(pattern):
+            presence = CpuPresence(observations, self.pool)
+            few = part_of(observations, hierarchy.rank, np.random.default_rng(0))
+            if few is not None and few.shape[0] >= ENOUGH_ROWS:
+                part = CpuPresence(few, self.pool)
+        features = observations.features
+        return known_of(CpuTall(self.pool), observations.shape, presence, pattern, features, part)
 
     def sample(
         self,
