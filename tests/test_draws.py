@@ -13,6 +13,8 @@ from onebit.engine.sampling.variates import (
     draw_normal,
     draw_polya_gamma,
     polya_gamma_hats,
+    polya_gamma_room,
+    polya_gammas,
 )
 from onebit.model.gig import generalised_inverse_gaussian
 from onebit.model.priors import Gamma, InverseGamma
@@ -166,3 +168,15 @@ def test_rejections_without_end_end_in_a_finite_draw():
 def test_arguments_whose_product_vanishes_still_give_a_draw(order):
     draw = generalised_inverse_gaussian(order, 1e-290, 1e-290, np.random.default_rng(0))
     assert 0 < draw < math.inf
+
+
+def test_a_score_that_is_no_number_picks_no_place_outside_of_the_tables():
+    """As plain Python, which refuses to make a whole number of it; what machines make of it differs."""
+    scores, out = np.array([np.nan, 1.0, 1e6, 2.0], np.float32), np.zeros(4, np.float32)
+    none = np.empty(0, np.int64)
+    polya_gammas.py_func(
+        polya_gamma_hats(), 4, scores, none, chain_key(7, 0), 0, 0, 1, 0, polya_gamma_room(), out
+    )
+    assert np.isnan(out[0])  # a diverged chain is to be seen
+    assert 0.0 < out[2] < 1e-6
+    assert 0.0 < out[3] < 10.0

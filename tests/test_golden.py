@@ -29,9 +29,9 @@ MAKERS = {
     "logistic, sparse, no effects": lambda: LogisticCompleter(
         4, sparse="rows", effects=False, random_state=1
     ),
-    "logistic, sampled": lambda: LogisticCompleter(3, n_chains=2, **SAMPLED),
+    # Other seeds: under 1 a proposal is so near to its bound that machines decide differently.
+    "logistic, sampled": lambda: LogisticCompleter(3, n_chains=2, **SAMPLED | {"random_state": 2}),
     "hinge": lambda: HingeCompleter(4, pattern=None, random_state=1),
-    # Another seed: under 1 a proposal is so near to its bound that machines decide differently.
     "hinge, sampled": lambda: HingeCompleter(3, **SAMPLED | {"random_state": 5}),
     "hinge, paper": lambda: HingeCompleter(3, method="paper", max_iter=20, random_state=1),
     "gibbs": lambda: GibbsCompleter(3, random_state=1),

@@ -19,7 +19,7 @@ EFFORTS: dict[str, tuple[float, int]] = {
 # What a sweep of one chain is taken to cost on a core, in seconds: by itself, for each answer and side,
 # and for each row and column, at rank 10; and how that grows with the rank, as a polynomial in its
 # tenth. By the sweeps of five real tables at ranks 10, 20 and 40, two chains on two cores (Neoverse-N1).
-_SWEEP, _ANSWER, _LINE = 2e-2, 8.5e-8, 5e-6
+_SWEEP, _ANSWER, _LINE = 1.5e-2, 1.2e-7, 4e-6
 _GROWS = (0.6, 0.32, 0.08)
 # The same on a GPU (H200).
 _GPU_SWEEP, _GPU_ANSWER, _GPU_LINE = 5e-3, 1.2e-10, 1e-9

@@ -273,7 +273,8 @@ def polya_gammas(hats, count, scores, copies, key, first, row, sweep, side, room
     for k in range(count):
         tilt = np.float32(0.5) * abs(scores[k])
         grid = tilt * np.float32(_TILTS_PER_UNIT)
-        number = np.uint32(min(grid, np.float32(_TILTS - 1)))
+        # What is beyond the grid, or no number, is drawn below; converted, it could be any whole number.
+        number = np.uint32(grid if grid < np.float32(_TILTS) else np.float32(0.0))
         strip, within = _strip(totals, number, places[k])
         x = strips[number, strip, _LEFT] + strips[number, strip, _WIDTH] * within
         least = np.float32(number) * np.float32(1.0 / _TILTS_PER_UNIT)
