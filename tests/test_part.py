@@ -145,3 +145,11 @@ def test_directions_of_the_pattern_are_found_in_a_part(monkeypatch):
         leading = [known.values[side][:, 0] for known in (everything, few)]
         assert abs(np.corrcoef(*leading)[0, 1]) > 0.99
         assert abs(np.corrcoef(leading[1], members)[0, 1]) > 0.95
+
+
+@pytest.mark.parametrize("rows", [5, 20, 60])
+def test_a_few_rows_that_are_asked_again_and_again_are_fitted_without_a_part(eager, rows):
+    rng = np.random.default_rng(0)
+    pairs = np.column_stack([rng.integers(rows, size=6000), rng.integers(40, size=6000)])
+    model = LogisticCompleter(10, max_iter=5, random_state=0).fit(pairs, rng.choice([-1, 1], 6000))
+    assert np.isfinite(model.objective_)

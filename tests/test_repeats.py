@@ -112,3 +112,21 @@ def test_a_cut_of_whole_entries_takes_all_their_answers(thrice):
     assert held.mean() == pytest.approx(0.25, abs=0.1)
     single = Cut(7, np.uint64(2**62)).marks(seen)
     assert not apart(seen.take(~single), seen.by_row.owners()[single], seen.by_row.index[single])
+
+
+def test_what_is_said_of_blanks_names_what_repeats_may_hide():
+    rng = np.random.default_rng(0)
+    pairs = np.argwhere(rng.random((60, 50)) < 0.7)
+    answers = np.where(rng.random(len(pairs)) < 0.7, 1, -1)
+    clause = "how often one was answered says nothing of how hard it is"
+    once = LogisticCompleter(1, random_state=0).fit(pairs, answers, certify=0.3)
+    assert clause not in str(once.certify())
+    assert "answered more often" not in once.keep(0.5).caution
+    twice = LogisticCompleter(1, random_state=0).fit(
+        np.concatenate([pairs, pairs[:300]]), np.append(answers, answers[:300]), certify=0.3
+    )
+    said = str(twice.certify())
+    assert "of the blanks of this table alone" in said
+    assert f"drawn evenly at random, and {clause}" in said
+    assert f"assumes: of entries without an answer, {clause}" in said
+    assert "answered more often" in twice.keep(0.5).caution

@@ -55,6 +55,7 @@ from onebit.certificates.statements import (
     OUTSIDE,
     OWN_ASSUMPTIONS,
     OWN_HELD_OUT,
+    REPEATED,
     STRANGERS,
     TIES,
     UNIFORM,
@@ -345,7 +346,8 @@ class HeldOut:
         no, yes = parts
         share = kept / max(int(self.open.sum()), 1)
         few = self.blanks is not None and self.blanks < FEW_BLANKS * len(self.wrong)
-        return Kept(max_error, no, yes, share, delta, few_blanks=few, where=self.where)
+        repeated = bool(self.fitted_too.any())
+        return Kept(max_error, no, yes, share, delta, few, self.where, repeated)
 
     def least_error(self, delta: float) -> float:
         """Return the least error at which ``keep`` would find something."""
@@ -405,4 +407,6 @@ class HeldOut:
         assumptions: tuple[str, ...] = OWN_ASSUMPTIONS if self.own else ASSUMPTIONS
         if self.whence in AFTER.values():
             assumptions = (*assumptions, NOT_TOLD)
+        if self.fitted_too.any():
+            assumptions = (*assumptions, REPEATED)
         return Certificate(bound, delta, method, who, terms, assumptions, of_this_model=True)

@@ -44,6 +44,12 @@ UNIFORM = "entries are drawn evenly from the whole table, whose every entry both
 TIES = "a score of exactly zero counts as wrong"
 KNOWN_IDS = "which rows and columns there are was known beforehand"
 ASSUMPTIONS = (IID, OUTSIDE, COUNTED_ONCE, KNOWN_IDS, TIES)
+# Where entries were answered more than once.
+EVENLY_OFTEN = "how often one was answered says nothing of how hard it is"
+REPEATED = (
+    f"of entries without an answer, {EVENLY_OFTEN}: they are judged by held-out entries without a fitted "
+    "answer, few of which were answered often"
+)
 # Where the user has said which answers to hold out.
 OWN_DRAWS = (
     "the held-out answers are independent draws of what this speaks of: of later answers, if later ones "
@@ -172,9 +178,10 @@ class Certificate:
         if observed is not None:
             lines.append(f"  observed: {observed}")
         if BLANKS in self.terms and at_most(self.terms[BLANKS]) != at_most(self.bound):
+            often = f", and {EVENLY_OFTEN}" if REPEATED in self.assumptions else ""
             lines.append(
                 f"  of the blanks of this table alone: at most {at_most(self.terms[BLANKS])}, if its "
-                "answered entries were drawn evenly at random"
+                f"answered entries were drawn evenly at random{often}"
             )
         lines += [
             f"  method: {self.method}",
@@ -335,6 +342,8 @@ class Kept:
         The probability with which either statement may fail.
     few_blanks : bool
         Whether so few entries are blank that of these alone more may be wrong.
+    repeated : bool
+        Whether entries were answered more than once, few of which are counted.
     where : str
         The clause that says of which entries it speaks.
     """
@@ -346,6 +355,7 @@ class Kept:
     delta: float
     few_blanks: bool = False
     where: str = LIKE_THE_ANSWERED
+    repeated: bool = False
 
     @property
     def parts(self) -> tuple[KeptAnswer, KeptAnswer]:
@@ -380,6 +390,8 @@ class Kept:
     def caution(self) -> str:
         """What the statement does not say."""
         few = " Few entries are blank here: of these alone more may be wrong." if self.few_blanks else ""
+        if self.repeated:
+            few += " Where hard entries were answered more often than others, blanks are harder, too."
         return (
             "Where people chose what to answer, blanks may be harder; a selection from these, such as "
             f"the best of each row, may do worse.{few}"

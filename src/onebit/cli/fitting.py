@@ -158,7 +158,8 @@ def fit(
 
       onebit fit 'answers/*.parquet' -o large.onebit --model logistic --dask local
     """
-    with plain_errors(*(() if checkpoint is None else ("Stopped. The same command goes on from here.",))):
+    stopped = "Stopped. The same command goes on from what was kept last, at most twenty seconds ago."
+    with plain_errors(*(() if checkpoint is None else (stopped,))):
         from onebit.certificates.hold_out import check_hold_out_delta
         from onebit.certificates.statements import LIKE_THE_ANSWERED, at_most
         from onebit.data.tables.answers import option

@@ -98,7 +98,10 @@ class Budget:
         return Plan(draws, self._burn_in, chains, settle="auto")
 
     def sentence(self, seconds: float, cores: int) -> str:
-        """Say how long sampling will take at most."""
+        """Say how long sampling will take at most.
+
+        By two cores at most: chains may be no more, and what more cores help a chain is not reckoned.
+        """
         where = "on the GPU" if self.on_gpu else f"on {cores} core{'s' if cores > 1 else ''}"
-        shared = 1 if self.on_gpu else cores
+        shared = 1 if self.on_gpu else min(cores, FEW_CHAINS)
         return f"sampling takes about {max(seconds / shared, 1.0):.0f} s at most {where}, by a reckoning"

@@ -98,7 +98,7 @@ class ListCertificate:
             f"With probability {sure}, of what is kept of the lists of the best {self.n} of each row "
             f"({which}, {self.share:.0%}), all lists taken together and not each by itself, at most "
             f"{most} would be answered with no, if what is listed comes about like the held-out answers "
-            f"in the lists ({trials:,} of them, {errors:,} of which were no)."
+            f"in the lists ({trials:,} of them, {errors:,} of which were no; their places stay empty)."
         )
 
 

@@ -39,6 +39,8 @@ def part_of(observations: Observations, rank: int, rng: np.random.Generator) -> 
     if rank == 0 or n < _FEWEST_ANSWERS or n < least * rows or not shares:
         return None
     chosen = rng.random(rows) < shares[0]
+    if chosen.sum() < least:  # few rows, whose entries were answered again and again
+        return None
     view = observations.by_row
     taken, counts = np.repeat(chosen, view.counts), view.counts[chosen]
     entries = Entries(

@@ -13,7 +13,7 @@ from typing import Any
 
 from numba.core import event
 
-MESSAGE = "onebit: compiling its kernels for this machine; this takes some ten seconds, once\n"
+MESSAGE = "onebit: compiling kernels for this machine, some ten seconds, once for each kind of model\n"
 
 
 class _Herald(event.Listener):
