@@ -69,6 +69,9 @@ def test_an_update_takes_up_new_rows_and_columns_in_place(folder):
     assert model.classes_.tolist() == ["disagree", "agree"]
     info = CliRunner().invoke(app, ["info", str(path)])
     assert "updated once, with 84 answers" in info.output
+    told = json.loads(CliRunner().invoke(app, ["info", str(path), "--json"]).output)
+    assert told["answers"] == 30 * 12 + 84  # as of rows and columns, after the update
+    assert "yes" not in told  # which were counted at the fit
 
 
 def test_the_same_answers_are_not_taken_up_twice_by_mistake(folder):

@@ -17,6 +17,7 @@ from onebit import (
     NuclearNormCompleter,
     simulate,
 )
+from onebit.report.summary import summary
 
 GRID = np.linspace(-12.0, 12.0, 4001)
 
@@ -455,9 +456,13 @@ def test_an_updated_model_is_the_same_after_saving(stream, sampled, tmp_path):
 
 def test_summaries_know_of_updates(stream, saved):
     model = onebit.load(saved)
-    before = model.row_summary([0])["share"].iloc[0]
+    before, told = model.row_summary([0])["share"].iloc[0], summary(model)
+    assert told["answers"] == len(stream[0][1])
     model.partial_fit([(0, column) for column in range(115)], [1] * 115)
     assert model.row_summary([0])["share"].iloc[0] > before + 0.2
+    later = summary(model)
+    assert later["answers"] == told["answers"] + 115
+    assert later["density"] > told["density"]
 
 
 def test_hinge_and_diagonal_posteriors_take_up_answers(stream):

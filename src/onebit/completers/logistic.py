@@ -70,7 +70,8 @@ class LogisticCompleter(PairClassifier):
     n_init : int, default 1
         Number of starts; the first is spectral, others perturb it. The lowest objective is kept. On a CPU
         the first start of a large table (half a million answers and more, many a row and a column) goes
-        through five rounds over an eighth or a quarter of its rows, which ``n_iter_`` does not count.
+        through five rounds over an eighth or a quarter of its rows, whatever ``max_iter`` is; ``n_iter_``
+        does not count them.
     max_iter, tol : int, float or "auto"
         At most so many rounds, until a round lowers the objective by less than ``tol`` (relative). "auto"
         stops where predictions have settled, by a rule that was measured on eight real tables: after a

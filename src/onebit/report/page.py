@@ -33,7 +33,7 @@ from onebit.model.diagnostics import sampling_words
 from onebit.report import figures
 from onebit.report.layout import effects_of, factors_of, on_one_ruler, places, principal, scale_of
 from onebit.report.policy import policy
-from onebit.report.summary import answered_share, settings_of
+from onebit.report.summary import answer_count, answered_share, settings_of
 from onebit.report.told import strongest_features
 from onebit.report.words import (
     Sides,
@@ -147,7 +147,7 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         "columns": size[1],
         "row_name": sides.row,
         "column_name": sides.column,
-        "answers": model.n_observations_,
+        "answers": answer_count(model),
         "density": answered_share(model),
         "rank": int(getattr(model, "rank_", 0)),
         "class_name": type(model).__name__,

@@ -23,9 +23,14 @@ def settings_of(model: PairClassifier) -> dict[str, Any]:
     return settings | ({} if chosen is None else {"chosen": dict(chosen)})
 
 
+def answer_count(model: PairClassifier) -> int:
+    """Return the number of answers that a model has: of its fit, and of updates since."""
+    return model.n_observations_ + model.updates_.answers
+
+
 def answered_share(model: PairClassifier) -> float:
     """Return the share of the table's entries that have an answer; repeats count once where known."""
-    entries = model.n_observations_
+    entries = answer_count(model)
     if model.answers_kept:
         entries = len(np.unique(known_observations(model).entry_numbers()))
     return min(entries / (len(model.rows_) * len(model.columns_)), 1.0)
@@ -47,7 +52,7 @@ def summary(model: PairClassifier) -> dict[str, Any]:
         "model": type(model).__name__,
         "rows": rows,
         "columns": columns,
-        "answers": model.n_observations_,
+        "answers": answer_count(model),
         "density": answered_share(model),
         "row_ids": _examples(model.rows_.listed_labels),
         "column_ids": _examples(model.columns_.listed_labels),
@@ -76,8 +81,8 @@ def summary(model: PairClassifier) -> dict[str, Any]:
         content["rows_held_out"] = len(model.held_rows_.judged)
     record = model.record_
     if record is not None:
-        content["yes"] = int(record.row_yes.sum())
         if not model.updates_.times:
+            content["yes"] = int(record.row_yes.sum())
             content["held_out"] = record.n_held_out
         content["fingerprint"] = record.fingerprint
         content["source"] = {name: value for name, value in record.source.items() if value is not None}
