@@ -228,6 +228,10 @@ def test_an_effort_buys_sweeps_by_a_reckoning_that_grows_with_the_table_and_the_
         assert plan.settle == "auto"
     assert few.n_chains * few.n_samples < many.n_chains * many.n_samples
     assert (few.n_chains, many.n_chains) == (2, 4)  # fewer chains rather than shorter ones
+    # Two chains may be all, and what a third core does for them is not reckoned.
+    assert [quick.sentence(20.0, cores).split(" s ")[0].split()[-1] for cores in (1, 2, 64)] == [
+        "20", "10", "10",
+    ]  # fmt: skip
     tiny = quick.plan((50, 40), 1500, 10, 2.0)
     assert (tiny.n_chains, tiny.n_samples) == (4, 200)  # and not fewer where they would be no longer
     assert quick.plan(shape, n, 40, 18.0).n_chains == 1

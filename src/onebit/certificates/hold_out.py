@@ -347,7 +347,7 @@ class HeldOut:
         share = kept / max(int(self.open.sum()), 1)
         few = self.blanks is not None and self.blanks < FEW_BLANKS * len(self.wrong)
         repeated = bool(self.fitted_too.any())
-        return Kept(max_error, no, yes, share, delta, few, self.where, repeated)
+        return Kept(max_error, no, yes, share, delta, few, self.where, repeated=repeated)
 
     def least_error(self, delta: float) -> float:
         """Return the least error at which ``keep`` would find something."""

@@ -342,10 +342,10 @@ class Kept:
         The probability with which either statement may fail.
     few_blanks : bool
         Whether so few entries are blank that of these alone more may be wrong.
-    repeated : bool
-        Whether entries were answered more than once, few of which are counted.
     where : str
         The clause that says of which entries it speaks.
+    repeated : bool
+        Whether entries were answered more than once, few of which are counted.
     """
 
     max_error: float

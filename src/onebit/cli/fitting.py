@@ -158,7 +158,7 @@ def fit(
 
       onebit fit 'answers/*.parquet' -o large.onebit --model logistic --dask local
     """
-    stopped = "Stopped. The same command goes on from what was kept last, at most twenty seconds ago."
+    stopped = "Stopped. The same command goes on from the last state kept (about every twenty seconds)."
     with plain_errors(*(() if checkpoint is None else (stopped,))):
         from onebit.certificates.hold_out import check_hold_out_delta
         from onebit.certificates.statements import LIKE_THE_ANSWERED, at_most
