@@ -1,5 +1,7 @@
 """``onebit rows``, ``onebit columns`` and ``onebit ask``, as a person or a pipeline uses them."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -145,6 +147,28 @@ def test_a_pipeline_answers_from_a_file(model, tmp_path):
     assert again.stdout == out.read_text()
 
 
+def test_what_is_known_in_the_end_can_be_had_as_json(model, tmp_path):
+    script, out = tmp_path / "new.csv", tmp_path / "asked.csv"
+    script.write_text("".join(f"e{j:02d},{'yes' if j % 3 else 'no'}\n" for j in range(12)))
+    arguments = ["ask", model, "--answers", str(script), "-n", "8", "--for", "e03", "--json"]
+    result = run(*arguments, "--explore", "0.2", "-o", str(out))
+    found, last = json.loads(result.stdout), pd.read_csv(out).iloc[-1]
+    assert found["answered"] == 8
+    assert found["over"] == 1
+    assert set(found["yes"]) == {"e03"}
+    for name in ("share", "share_low", "share_high"):
+        assert found[name] == pytest.approx(last[name])
+    bare = found["no_model"]
+    assert bare["over"] == 12
+    assert bare["share_low"] <= bare["share"] <= bare["share_high"]
+    assert (
+        f"{100 * bare['share_low']:.1f} to {100 * bare['share_high']:.1f}, over the 12" in result.stderr
+    )
+    assert json.loads(run(*arguments).stdout)["no_model"] is None
+    questions = run("ask", model, "--next", "2", "--json").stdout.splitlines()
+    assert [set(json.loads(line)) for line in questions] == [{"column", "yes", "gain", "chance"}] * 2
+
+
 def test_the_next_questions_can_be_had_without_being_asked(model, tmp_path):
     known = tmp_path / "known.csv"
     known.write_text("e01,1\ne02,0\n")
@@ -179,6 +203,7 @@ def test_a_bad_file_of_answers_is_one_clear_error(model, tmp_path, text, message
     [
         ["ask", "--goal", "median"],
         ["ask", "--next", "2", "-n", "3"],
+        ["ask", "--json", "-o", "-"],
         ["rows", "--scale", "theta"],
         ["rows", "--level", "1.5"],
     ],

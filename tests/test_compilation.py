@@ -1,14 +1,16 @@
-"""The first compilation is announced, and only that."""
+"""The first compilation is announced, garbage is left alone meanwhile, samplers are compiled beside."""
 
+import gc
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import numba
 import pytest
 
 from onebit import AutoCompleter, LogisticCompleter, simulate
-from onebit.engine.cpu.compilation import MESSAGE
+from onebit.engine.cpu.compilation import MESSAGE, announced
 from onebit.engine.sampling import ahead, passes, whole
 
 SAMPLERS = (passes.sample_rows, passes.draw_lanes, whole.along_blocks)
@@ -37,6 +39,47 @@ def test_one_line_says_that_kernels_are_compiled():
     )
     assert done.stderr == MESSAGE
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_is_left_alone_while_functions_are_compiled_and_no_longer(collects):
+    seen = []
+
+    @numba.njit
+    def inner(x):
+        return x + 1
+
+    def once_more(x):
+        """Nothing by itself: numba asks for what stands in its place."""
+
+    @numba.extending.overload(once_more)
+    def asked_while_compiling(x):  # after the inner function has been compiled
+        seen.append(gc.isenabled())
+        return lambda x: inner(x)
+
+    def outer(x):
+        return once_more(inner(x))
+
+    if not collects:
+        gc.disable()
+    try:
+        with announced():
+            assert numba.njit(outer)(1) == 3
+            assert gc.isenabled() == collects
+        assert seen
+        assert not any(seen)
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()
+
+
+def test_garbage_is_collected_again_after_an_error_in_a_compilation():
+    def broken(x):
+        return x.nothing_of_this_name
+
+    with announced(), pytest.raises(numba.TypingError):
+        numba.njit(broken)(1)
+    assert gc.isenabled()
 
 
 class Pretended:
@@ -68,7 +111,7 @@ def started(monkeypatch):
     monkeypatch.setattr(ahead.subprocess, "Popen", start)
     monkeypatch.setattr(ahead, "_compiled", lambda: False)
     monkeypatch.setattr(ahead, "_tried", False)
-    monkeypatch.setattr(ahead, "_other", None)
+    monkeypatch.setattr(ahead, "_others", [])
     monkeypatch.delenv(ahead.MARK, raising=False)
     return found
 
@@ -79,18 +122,18 @@ def test_the_samplers_are_compiled_beside_the_first_fits_once(started, monkeypat
     assert not started
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(ahead.begin, [2] * 8))
-    assert len(started) == 1
-    assert started[0].command[:2] == [sys.executable, "-P"]
-    assert "compile_samplers()" in started[0].command[-1]
+    assert len(started) == len(ahead.PARTS)
+    for process, part in zip(started, ahead.PARTS, strict=True):
+        assert process.command[:2] == [sys.executable, "-P"]
+        assert process.command[-1].endswith(f"import {part}; {part}()")
     folders = started[0].environment["PYTHONPATH"].split(os.pathsep)
     assert "" not in folders
     assert [path for path in sys.path if isinstance(path, str) and path] == folders
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: ahead.wait(), range(8)))
-    assert started[0].waited == 1
-    assert not started[0].killed
+    assert all(process.waited for process in started)
     ahead.begin(2)
-    assert len(started) == 1
+    assert len(started) == len(ahead.PARTS)
 
 
 @pytest.mark.parametrize("what", ["compiled", "frozen", "inside", "another program"])
@@ -111,8 +154,7 @@ def test_a_process_that_hangs_is_ended(started, monkeypatch):
     monkeypatch.setattr(Pretended, "hangs", True)
     ahead.begin(2)
     ahead.wait()
-    assert started[0].killed
-    assert started[0].waited == 2
+    assert all(process.killed for process in started)
 
 
 def test_sampled_fits_and_searches_begin_it_and_wait_for_it(monkeypatch, small_world):
@@ -129,7 +171,7 @@ def test_sampled_fits_and_searches_begin_it_and_wait_for_it(monkeypatch, small_w
     assert told[0] == 2
 
 
-def test_what_that_process_compiles_is_what_a_sampled_fit_needs():
+def test_what_those_processes_compile_is_what_a_sampled_fit_needs():
     ahead.compile_samplers()
     world = simulate.world("B1", rank=1, shape=(20, 15), density=0.7, seed=0)
     known = [set(kernel.signatures) for kernel in SAMPLERS]
@@ -137,3 +179,25 @@ def test_what_that_process_compiles_is_what_a_sampled_fit_needs():
         world.pairs, world.answers
     )
     assert [set(kernel.signatures) for kernel in SAMPLERS] == known
+
+
+def test_one_of_those_processes_compiles_the_pass_over_rows_and_the_other_the_rest(monkeypatch):
+    asked = []
+
+    def recorded(name, kernel):
+        def called(*arguments):
+            asked.append(name)
+            return kernel(*arguments)
+
+        return called
+
+    monkeypatch.setattr(passes, "sample_rows", recorded("rows", passes.sample_rows))
+    monkeypatch.setattr(whole, "along_blocks", recorded("moves", whole.along_blocks))
+    ahead.compile_rows()
+    assert asked == ["rows"]
+    asked.clear()
+    ahead.compile_moves()
+    assert set(asked) == {"moves"}
+    asked.clear()
+    ahead.compile_samplers()
+    assert set(asked) == {"rows", "moves"}

@@ -74,13 +74,15 @@ def ask(
     ] = None,
     level: Level = 0.9,
     seed: o.Seed = 0,
+    as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Ask somebody new the questions that tell most, one after the other.
 
     After each answer it says what is known now: the share of yes over all columns with a credible
     interval, which takes the row to be one of a population like the fitted rows. Answer y or n, s to
-    skip, q to end.
+    skip, q to end. That is said beside the result, on standard error; with --json what is known in the
+    end is the result.
 
     Examples:
       onebit ask exam.onebit
@@ -90,7 +92,11 @@ def ask(
       onebit ask survey.onebit --known so_far.csv --next 3
     """
     with plain_errors():
-        voice = Voice(quiet)
+        voice = Voice(quiet, as_json)
+        if as_json and output == "-":
+            raise WrongCommand("--json and -o - both write to standard output: name a file with -o")
+        if as_json and upcoming is not None:
+            output_format = output_format or "jsonl"
         if goal not in (None, "mean", "row"):
             raise WrongCommand(f"--goal is mean or row, not {goal!r}; columns are named with --for")
         if goal is not None and target:
@@ -141,9 +147,14 @@ def ask(
         except OSError:
             _rescue(lines)
             raise
-        _conclude(voice, interview, explore, told)
-        for column, chance in zip(wanted or [], interview.probability(wanted or []), strict=True):
-            voice.note(f"{column}: yes with probability {chance:.2f}")
+        known_now = _conclude(voice, interview, explore, told)
+        known_now["yes"] = {
+            str(column): float(chance)
+            for column, chance in zip(wanted or [], interview.probability(wanted or []), strict=True)
+        }
+        for name, chance in known_now["yes"].items():
+            voice.note(f"{name}: yes with probability {chance:.2f}")
+        voice.answer(known_now)
 
 
 def _interviewed(
@@ -210,9 +221,19 @@ def _standing(interview: Any) -> str:
     )
 
 
-def _conclude(voice: Voice, interview: Any, explore: float, told: Any) -> None:
-    """Say what is known in the end, and by which kind of interval."""
+def _conclude(voice: Voice, interview: Any, explore: float, told: Any) -> dict[str, Any]:
+    """Say what is known in the end, and by which kind of interval; return it."""
     why = interview.finished
+    known: dict[str, Any] = {
+        "answered": interview.asked,
+        "level": interview.level,
+        "over": interview.wanted,
+        "share": interview.share,
+        "share_low": interview.low,
+        "share_high": interview.high,
+        "interval": "credible: it believes the model, and that the row is like the fitted ones",
+        "no_model": None,
+    }
     voice.note(
         f"{interview.asked} answered{f' ({why})' if why else ''}: {_standing(interview)}; it believes "
         "the model, and that this row is like those that were fitted"
@@ -222,12 +243,17 @@ def _conclude(voice: Voice, interview: Any, explore: float, told: Any) -> None:
             found = interview.row_mean()
         except ValueError as error:
             voice.note(f"no interval that assumes no model: {error}")
-            return
+            return known
+        known["no_model"] = {
+            "share": found.share, "share_low": found.low, "share_high": found.high,
+            "over": interview.askable, "kind": found.kind,
+        }  # fmt: skip
         voice.note(
             f"assuming no model ({found.kind}): {100 * found.share:.1f} %, "
             f"{100 * interview.level:.4g} % confidence interval {100 * found.low:.1f} to "
             f"{100 * found.high:.1f}, over the {interview.askable:,} columns that could be asked"
         )
+    return known
 
 
 def _rescue(lines: list[dict[str, Any]]) -> None:

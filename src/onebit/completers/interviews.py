@@ -204,9 +204,14 @@ class Interview:
         return int(self._among.sum())
 
     @property
+    def wanted(self) -> int:
+        """The number of columns that the share is taken over."""
+        return int(self._wanted.sum())
+
+    @property
     def over(self) -> str:
         """The columns that the share is taken over, in words."""
-        return "all" if self._wanted.all() else f"the {int(self._wanted.sum()):,} wanted"
+        return "all" if self._wanted.all() else f"the {self.wanted:,} wanted"
 
     @property
     def finished(self) -> str | None:
