@@ -8,6 +8,8 @@ import pytest
 from onebit import HingeCompleter, LogisticCompleter, Observations
 from onebit.data.ids import IdIndex
 from onebit.engine.cpu.passes import STEPS
+from onebit.engine.cpu.side import SOLVED
+from onebit.engine.cpu.threads import Threads
 from onebit.engine.descent import AUTO_GAIN, HELD_ROUNDS, ROTATE_EVERY, Schedule, minimise
 from onebit.engine.workers import Cpu, Machine, workers
 from onebit.model.gaussians import Gaussians
@@ -117,6 +119,19 @@ def test_integer_weights_are_repetitions(small_world):
     )  # fmt: skip
     np.testing.assert_allclose(one.path, other.path, rtol=1e-6)
     np.testing.assert_allclose(one.posterior.rows.mean, other.posterior.rows.mean, atol=1e-4)
+
+
+def test_the_work_of_a_pass_is_that_of_answers_and_of_systems(rng, monkeypatch):
+    """A cut by answers alone would leave the systems of half of the rows to one thread."""
+    rows = np.concatenate([rng.integers(200, size=30_000), np.arange(200, 400)])
+    pairs = np.stack([rows, rng.integers(50, size=len(rows))], axis=1)
+    shared, ranges = [], Threads.ranges
+    monkeypatch.setattr(Threads, "ranges", lambda *given: shared.append(given[2]) or ranges(*given))
+    LogisticCompleter(8, pattern=None, max_iter=1).fit(pairs, rng.choice([-1, 1], size=len(rows)))
+    system = 9**2 // SOLVED
+    (work,) = [work for work in shared if work[-1] == len(rows) + 400 * system]
+    assert work[-1] - work[200] == 200 * (1 + system)
+    assert (np.diff(work) >= system).all()
 
 
 @pytest.mark.parametrize("completer", [LogisticCompleter, HingeCompleter])

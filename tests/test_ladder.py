@@ -181,7 +181,12 @@ def test_a_saved_model_keeps_the_hold_out_and_says_what_is_gone(fitted, tmp_path
 
 
 @pytest.mark.parametrize(
-    "model", [AutoCompleter(sampling_seconds=0, random_state=0), NuclearNormCompleter(random_state=0)]
+    "model",
+    [
+        AutoCompleter(losses=("logistic",), sampling_seconds=0, random_state=0),
+        NuclearNormCompleter(random_state=0),
+    ],
+    ids=["auto", "nuclear"],
 )
 def test_a_tuned_model_has_no_data_free_certificate_of_its_own(model, world):
     model.fit(world.pairs, world.answers, certify=0)

@@ -147,22 +147,23 @@ class Hierarchy:
         )
         given = None if hold_strengths else hyper
         slopes = self._slopes(0, sums[0], given), self._slopes(1, sums[1], given)
+        relief = [self._relief(side, part, slopes[side]) for side, part in enumerate(sums)]
         energy = np.zeros(self.rank)
         for side, part in enumerate(sums):
             if side == self.sparse and hyper is not None:
                 energy += (part.coordinates * self.local_precision(part.coordinates, hyper)).sum(axis=0)
             else:
                 energy += self._expected_energy(side, part, means[side])
-                energy -= self._relief(side, part, slopes[side])[: self.rank]
+                energy -= relief[side][: self.rank]
         effects: list[VariancePosterior | None] = []
         for side, part in enumerate(sums):
             if not self.has_effect(side):
                 effects.append(None)
                 continue
             left = self._effect_energy(side, part, mean, variance)
-            left -= self._relief(side, part, slopes[side])[self.rank]
-            effects.append(self.effect_prior.posterior([part.size], [left]))
-        factors = self.factor_prior.posterior(np.full(self.rank, sum(self.shape)), energy)
+            left -= relief[side][self.rank]
+            effects.append(self.effect_prior.posterior(part.size, [left]))
+        factors = self.factor_prior.posterior(sum(self.shape), energy)
         return HyperPosterior(factors, effects[0], effects[1], mean, variance, means, slopes)
 
     def _slopes(self, side: int, sums: SideSums, hyper: HyperPosterior | None) -> Slopes | None:
@@ -338,6 +339,7 @@ class Hierarchy:
     def kl(self, sums: tuple[SideSums, SideSums], hyper: HyperPosterior) -> float:
         """Return ``KL(rho, pi)`` in full: factors, effects, their variances, intercept and means."""
         factor_energy = np.zeros(self.rank)
+        relief = [self._relief(side, part, hyper.slopes[side]) for side, part in enumerate(sums)]
         total = 0.0
         for side, part in enumerate(sums):
             if side == self.sparse:
@@ -345,7 +347,7 @@ class Hierarchy:
                 total += float(LOCAL_PRIOR.scale_mixture(square)[0].sum())
             else:
                 factor_energy += self._expected_energy(side, part, hyper.means[side])
-                factor_energy -= self._relief(side, part, hyper.slopes[side])[: self.rank]
+                factor_energy -= relief[side][: self.rank]
             regression, slopes = self.regressions[side], hyper.slopes[side]
             if regression is not None and slopes is not None:
                 total += regression.kl(slopes)
@@ -358,7 +360,7 @@ class Hierarchy:
                 effect_energy = self._effect_energy(
                     side, part, hyper.intercept_mean, hyper.intercept_variance
                 )
-                effect_energy -= self._relief(side, part, hyper.slopes[side])[self.rank]
+                effect_energy -= relief[side][self.rank]
                 total += float(effect.gaussian_kl(part.size, effect_energy)[0])
         if self.intercept_side is not None:
             ratio = hyper.intercept_variance / self.intercept_variance

@@ -13,6 +13,7 @@ the factors' posterior, only two numbers of column ``k`` matter: how many Gaussi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -95,6 +96,15 @@ def _checked(count: ArrayLike, energy: ArrayLike) -> tuple[Array, Array]:
     return count, np.maximum(energy, 1e-290)
 
 
+def _of_shape(prior: float, shape: Any) -> tuple[Any, Any]:
+    """Return ``digamma`` of an inverse Gamma's shape, and what of its KL from a prior is no scale's."""
+    psi = digamma(shape)
+    return psi, (shape - prior) * psi - gammaln(shape) + gammaln(prior)
+
+
+_of_one_shape = lru_cache(maxsize=256)(_of_shape)
+
+
 @dataclass(frozen=True)
 class InverseGamma:
     """``gamma ~ InvGamma(shape, scale)``, density ``~ gamma^(-shape-1) exp(-scale / gamma)``.
@@ -119,14 +129,9 @@ class InverseGamma:
         """Return ``InvGamma(shape + count / 2, scale + energy / 2)``, a column at a time."""
         count, energy = _checked(count, energy)
         shape, scale = self.shape + 0.5 * count, self.scale + 0.5 * energy
-        psi = digamma(shape)
-        kl = (
-            (shape - self.shape) * psi
-            - gammaln(shape)
-            + gammaln(self.shape)
-            + self.shape * np.log(scale / self.scale)
-            - shape * (scale - self.scale) / scale
-        )
+        same = count.ndim == 0  # for all columns, and so in every round of a fit
+        psi, constant = _of_one_shape(self.shape, float(shape)) if same else _of_shape(self.shape, shape)
+        kl = constant + self.shape * np.log(scale / self.scale) - shape * (scale - self.scale) / scale
         # The mean exists for shapes above one; the mode stands in for it where it does not.
         mean = scale / np.where(shape > 1.0, shape - 1.0, shape + 1.0)
         return VariancePosterior(shape / scale, np.log(scale) - psi, mean, kl)

@@ -106,6 +106,11 @@ def _lines(begin, end, tall, turned, out):
             out[i, b] = total
 
 
+def ready(tall: NDArray[Any]) -> NDArray[Any]:
+    """Return a matrix as the products below take it best, for those who ask for many of them."""
+    return np.asarray(tall, float) if len(tall) <= _BLOCK else tall
+
+
 def inner(left: NDArray[Any], right: NDArray[Any], pool: Threads) -> Array:
     """Return ``left' right`` in double precision.
 

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-# Below this much work a range is not worth handing to a thread: about two milliseconds.
-SMALLEST_TASK = 20_000
+# Below this much work, in answers, a range is not worth handing to a thread: about half a millisecond.
+SMALLEST_TASK = 10_000
 
 
 def thread_count(n_jobs: int | None) -> int:
