@@ -37,8 +37,8 @@ RANKS = (10, 20, 40)
 _COLD_ROUNDS, _WARM_ROUNDS = 50, 20
 _TRIAL_TOL = 1e-4
 _FINAL_ROUNDS = 500
-# Not so of the Gibbs loss once it is in the running: its curve is fitted on a trial, and its scores drift
-# for long before they settle.
+# Not so where the Gibbs loss is to be judged: its curve is fitted on a trial, and its scores drift for
+# long before they settle.
 _SETTLED_ROUNDS, _SETTLED_TOL = 200, 1e-5
 # Held-out share, and the number of answers from which one split is enough.
 _SHARE = 0.1
@@ -214,9 +214,11 @@ class Search:
         recipe = replace(start.recipe, loss=GIBBS, temperature=_GIBBS_TEMPERATURE)
         gibbs = self.trial(recipe, start)
         if gibbs.log_loss < best.log_loss + _CLOSE:
-            gibbs = self.trial(recipe, gibbs)
+            gibbs = first = self.trial(recipe, gibbs, settle=True)
             gibbs = self.climb(gibbs, "temperature", TEMPERATURES)
             gibbs = self.climb(gibbs, "prior_scale", PRIOR_SCALES)
+            if gibbs is not first:
+                gibbs = self.trial(gibbs.recipe, gibbs, settle=True)
         return gibbs if gibbs.beats(best) and gibbs.log_loss < best.log_loss - _WORTH else best
 
     def defended(self, best: Trial) -> Trial:
@@ -333,10 +335,10 @@ class Search:
         """Say whether the data wants nearly as many columns as it was offered."""
         return trial.posteriors[0].effective_rank >= 0.8 * trial.recipe.rank
 
-    def trial(self, recipe: Recipe, warm: Trial | None) -> Trial:
+    def trial(self, recipe: Recipe, warm: Trial | None, settle: bool = False) -> Trial:
         """Score one recipe, starting from the posteriors of ``warm`` if given."""
         rounds, tol = (_WARM_ROUNDS if warm else _COLD_ROUNDS), _TRIAL_TOL
-        if recipe.loss is GIBBS and warm is not None and warm.recipe.loss is GIBBS:
+        if settle:
             rounds, tol = _SETTLED_ROUNDS, _SETTLED_TOL
         short = replace(recipe, schedule=Schedule(rounds, tol))
         if recipe.sampling is not None:
