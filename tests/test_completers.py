@@ -466,6 +466,12 @@ def test_priors_can_be_given_whole(named, tmp_path):
     assert onebit.load(tmp_path / "model.onebit").prior == InverseGamma(2.0, 0.5)
 
 
+def test_a_warning_points_at_the_line_that_fits(small_world):
+    with pytest.warns(ConvergenceWarning, match="stopped after 2 rounds") as caught:
+        LogisticCompleter(2, max_iter=2).fit(small_world.pairs, small_world.answers)
+    assert [warning.filename for warning in caught] == [__file__]
+
+
 @ALL
 def test_no_warning_escapes(make, named):
     with warnings.catch_warnings():

@@ -217,7 +217,7 @@ class PairClassifier(
         if wanted is not None:
             self.requested_ = self._requested(wanted, found.averages, len(observations.rows))
         for text in found.advice:
-            warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=2)
+            warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=3)
         return self
 
     def _fit_frame(
