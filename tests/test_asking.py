@@ -164,6 +164,19 @@ def test_random_questions_give_shares_of_several_rows(model, world):
     assert (found["worth"] > 10).all()
 
 
+def test_questions_that_an_interview_drew_uniformly_are_as_good_as_any(model):
+    """A row that says yes to nearly all has few answers that were not foreseen: they are counted."""
+    interview = model.interview(explore=1.0, n=20, random_state=0)
+    for number, _ in enumerate(interview):
+        interview.answer(number != 3)
+    found = interview.row_mean()
+    pairs = [("new", column) for column in interview.columns]
+    (other,) = model.row_mean(pairs, interview.answers, random_state=0).to_dict("records")
+    assert found.kind == other["kind"] == "exact"
+    assert (found.low, found.high) == (other["share_low"], other["share_high"])
+    assert found.low > 0.7
+
+
 @pytest.mark.parametrize(
     ("pairs", "probabilities", "message"),
     [

@@ -195,6 +195,10 @@ def test_one_repeated_line_leaves_what_is_said_of_few_blanks():
     assert twice.held_out_.blanks == once.held_out_.blanks == 900 - len(pairs)
     for model in (once, twice):
         assert "of the blanks of this table alone" in str(model.certify())
+        assert "Few entries are blank here" in model.keep(0.4).caution
+    sparse = simulate.world("B2", rank=2, shape=(60, 60), density=0.2, seed=1)
+    other = LogisticCompleter(2, random_state=0).fit(sparse.pairs, sparse.answers, certify=0.1)
+    assert "Few entries" not in other.keep(0.4).caution
 
 
 def test_repeats_of_fitted_entries_say_nothing_of_blanks():

@@ -5,11 +5,14 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numba
 import pytest
+from numba.core import event
 
 from onebit import AutoCompleter, LogisticCompleter, simulate
+from onebit.engine.cpu import compilation
 from onebit.engine.cpu.compilation import MESSAGE, announced
 from onebit.engine.sampling import ahead, passes, whole
 
@@ -73,6 +76,25 @@ def test_garbage_is_left_alone_while_functions_are_compiled_and_no_longer(collec
         gc.enable()
 
 
+def test_garbage_is_collected_again_after_a_block_that_another_thread_compiles_in():
+    with announced():
+        compilation._WATCH.on_start(event.Event("numba:compile", event.EventStatus.START, {}))
+        assert gc.isenabled()  # nobody says what is compiled
+        started = event.Event("numba:compile", event.EventStatus.START, {"dispatcher": object()})
+        compilation._WATCH.on_start(started)
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_a_program_without_standard_error_compiles_in_silence(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    watch = compilation._Watch()
+    ours = SimpleNamespace(py_func=passes.sample_rows.py_func)
+    watch.on_start(event.Event("numba:compile", event.EventStatus.START, {"dispatcher": ours}))
+    watch.collect_again()
+    assert watch.announced
+
+
 def test_garbage_is_collected_again_after_an_error_in_a_compilation():
     def broken(x):
         return x.nothing_of_this_name
@@ -118,20 +140,26 @@ def started(monkeypatch):
 
 def test_the_samplers_are_compiled_beside_the_first_fits_once(started, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", ["", tmp_path, *sys.path])  # a path that is no text is nobody's
+    ended = []
+    monkeypatch.setattr(ahead.atexit, "register", ended.append)
     ahead.begin(1)  # whoever asks for one thread gets one
     assert not started
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(ahead.begin, [2] * 8))
+    assert ahead.PARTS == ("compile_rows", "compile_moves")
     assert len(started) == len(ahead.PARTS)
+    assert ended == [ahead._end]
     for process, part in zip(started, ahead.PARTS, strict=True):
         assert process.command[:2] == [sys.executable, "-P"]
         assert process.command[-1].endswith(f"import {part}; {part}()")
+        assert process.environment[ahead.MARK] == "1"  # it starts none itself
     folders = started[0].environment["PYTHONPATH"].split(os.pathsep)
     assert "" not in folders
     assert [path for path in sys.path if isinstance(path, str) and path] == folders
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: ahead.wait(), range(8)))
     assert all(process.waited for process in started)
+    assert ahead._others == []
     ahead.begin(2)
     assert len(started) == len(ahead.PARTS)
 

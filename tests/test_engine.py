@@ -7,6 +7,7 @@ import pytest
 
 from onebit import HingeCompleter, LogisticCompleter, Observations
 from onebit.data.ids import IdIndex
+from onebit.engine.cpu import passes
 from onebit.engine.cpu.passes import STEPS
 from onebit.engine.cpu.side import SOLVED
 from onebit.engine.cpu.threads import Threads
@@ -127,7 +128,12 @@ def test_the_work_of_a_pass_is_that_of_answers_and_of_systems(rng, monkeypatch):
     pairs = np.stack([rows, rng.integers(50, size=len(rows))], axis=1)
     shared, ranges = [], Threads.ranges
     monkeypatch.setattr(Threads, "ranges", lambda *given: shared.append(given[2]) or ranges(*given))
-    LogisticCompleter(8, pattern=None, max_iter=1).fit(pairs, rng.choice([-1, 1], size=len(rows)))
+    walked, update = [], passes.update_full
+    monkeypatch.setattr(passes, "update_full", lambda *given: walked.append(given[:2]) or update(*given))
+    answers = rng.choice([-1, 1], size=len(rows))
+    LogisticCompleter(8, pattern=None, max_iter=1, n_jobs=2).fit(pairs, answers)
+    ranges_of_rows = sorted(part for part in set(walked) if part[1] > 50)
+    assert len(ranges_of_rows) > 2  # as large a table is shared out
     system = 9**2 // SOLVED
     (work,) = [work for work in shared if work[-1] == len(rows) + 400 * system]
     assert work[-1] - work[200] == 200 * (1 + system)

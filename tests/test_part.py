@@ -1,16 +1,20 @@
 """Fits of large tables start from a fit to some of their rows."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from onebit import HingeCompleter, LogisticCompleter, Observations, simulate
-from onebit.engine import checkpoint, part, workers
-from onebit.engine.cpu.presence import CpuPresence
+from onebit.engine import checkpoint, fitting, part, workers
+from onebit.engine.cpu.presence import CpuPresence, CpuTall
+from onebit.engine.cpu.threads import Threads
+from onebit.engine.known import known_of
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Cpu
 from onebit.model.gaussians import Gaussians, independent_gaussians
+from onebit.model.losses import GIBBS
 
 
 @pytest.fixture
@@ -153,3 +157,37 @@ def test_a_few_rows_that_are_asked_again_and_again_are_fitted_without_a_part(eag
     pairs = np.column_stack([rng.integers(rows, size=6000), rng.integers(40, size=6000)])
     model = LogisticCompleter(10, max_iter=5, random_state=0).fit(pairs, rng.choice([-1, 1], 6000))
     assert np.isfinite(model.objective_)
+
+
+def test_with_a_checkpoint_directions_are_found_in_all_rows_as_on_a_gpu(eager, monkeypatch, tmp_path):
+    """Else neither device could go on from what the other has left."""
+    monkeypatch.setattr(workers, "ENOUGH_ROWS", 64)
+    world = simulate.world("B2", rank=2, shape=(800, 100), density=0.4, seed=0)
+    seen = Observations.from_pairs(world.pairs, world.answers)
+    hierarchy = Recipe(rank=2).hierarchy(seen.shape)
+    pool = Threads(1, None)
+    on_any_device = known_of(CpuTall(pool), seen.shape, CpuPresence(seen, pool), (True, True))
+    kept = checkpoint.Checkpoint(tmp_path, {})
+    for where, same in ((Cpu(pool, kept), True), (Cpu(pool), False)):
+        found = where.known(seen, hierarchy, True, (True, True))
+        for side in (0, 1):
+            assert np.array_equal(found.values[side], on_any_device.values[side]) == same
+
+
+def test_what_a_part_would_harm_starts_without_one(eager, seen):
+    rng, plain = np.random.default_rng(0), Recipe(rank=2)
+    hierarchy = plain.hierarchy(seen.shape)
+    assert fitting._begun(plain, seen, hierarchy, Cpu(), rng) is not None
+    for other in (replace(plain, sparse="rows"), replace(plain, loss=GIBBS), replace(plain, paper=True)):
+        assert fitting._begun(other, seen, hierarchy, Cpu(), rng) is None
+
+
+def test_a_given_start_is_not_left_for_a_part_nor_are_further_starts(eager, seen, monkeypatch):
+    first = LogisticCompleter(2, random_state=0).fit(seen)
+    asked, begun = [], fitting._begun
+    monkeypatch.setattr(fitting, "_begun", lambda *given: asked.append(1) or begun(*given))
+    again = LogisticCompleter(2, random_state=0, max_iter=1).fit(seen, start=first)
+    assert asked == []
+    assert again.objective_path_[0] == pytest.approx(first.objective_, abs=1e-3)
+    LogisticCompleter(2, random_state=0, n_init=3, max_iter=2).fit(seen)
+    assert asked == [1]

@@ -101,6 +101,16 @@ def test_columns_are_handled_one_by_one():
     np.testing.assert_allclose(both.kl[1], alone.kl, rtol=1e-14)
 
 
+def test_what_is_kept_of_a_count_belongs_to_its_prior():
+    """Priors whose posteriors have one shape, a count for all columns or one each, any kind of number."""
+    for prior, count in ((InverseGamma(1.0, 0.5), 402), (InverseGamma(2.0, 0.5), 400)):
+        one, each = prior.posterior(count, [80.0, 3.0]), prior.posterior([count] * 2, [80.0, 3.0])
+        for name in ("inverse", "log", "mean", "kl"):
+            assert getattr(one, name).tolist() == getattr(each, name).tolist()
+    single, double = (InverseGamma(kind(1.5), 0.5).posterior(401, [80.0]) for kind in (np.float32, float))
+    assert single.kl.tolist() == double.kl.tolist()
+
+
 @pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
 def test_a_parameter_that_is_not_positive_is_refused(bad):
     with pytest.raises(ValueError, match="shape must be a positive number"):

@@ -9,6 +9,7 @@ from onebit import LogisticCompleter, Observations, simulate
 from onebit.engine.cpu.presence import CpuPresence, CpuTall
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.known import DIRECTIONS, known_of
+from onebit.engine.workers import Cpu
 from onebit.model.placing import DAMPING
 from onebit.model.regression import STRENGTHS, Regression
 
@@ -164,3 +165,27 @@ def test_regressions_of_another_device_are_the_same_but_for_rounding():
     assert here != rounded
     for other in (squares + np.array([0.0, 0.04, 0.0]), squares[:2]):
         assert not here.close_to(Regression(other, {"pattern": len(other)}, np.zeros(len(other))))
+
+
+def test_variances_are_the_best_ones_beside_what_the_pattern_explains():
+    """Of factors and of effects: what an update leaves lowers the divergence most."""
+    world = simulate.world("B2", rank=2, shape=(60, 40), density=0.4, seed=0)
+    model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers)
+    posterior = model.posterior_
+    hierarchy, hyper = posterior.hierarchy, posterior.hyper
+    known = Cpu().known(model.kept_answers().fitted, hierarchy, True, (True, True))
+    sums = []
+    for side, part in enumerate(posterior.sides):
+        lines = np.asarray(known.values[side], float)
+        mean = part.mean + 0.5 * lines[:, :1]  # which the pattern explains
+        sums.append(hierarchy.side_sums(side, mean, part.variance, 0.0, lines.T @ mean))
+    for _ in range(300):
+        hyper = hierarchy.update(sums, hyper)
+    least = hierarchy.kl(sums, hyper)
+    for name, prior in (("factors", hierarchy.factor_prior), ("row_effect", hierarchy.effect_prior)):
+        present = getattr(hyper, name)
+        count = sum(hierarchy.shape) if name == "factors" else hierarchy.shape[0]
+        energy = 2.0 * ((prior.shape + 0.5 * count) / present.inverse - prior.scale)
+        for factor in (0.97, 1.03):
+            other = replace(hyper, **{name: prior.posterior(count, factor * energy)})
+            assert hierarchy.kl(sums, other) > least

@@ -249,7 +249,32 @@ def test_one_bad_field_of_a_column_of_answers_is_not_blamed_on_the_column(tmp_pa
         TableError, match=r"line 22 .*in column 'b', which holds .*'maybe' is no.*--skip-bad"
     ):
         read_answers(path, wide=True)
+    with pytest.raises(TableError, match="take it for a blank with --blank maybe, "):
+        read_answers(path, wide=True)
     assert read_table(path, Layout(wide=True), skip_bad=True).bad == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "advice"),
+    [
+        ("weiß nicht", "take it for a blank, with --blank 'weiß nicht'"),
+        ("JA", "one, too, with --yes JA,"),
+    ],
+)
+def test_a_third_word_beside_those_that_were_named_is_a_blank_or_one_of_them(tmp_path, word, advice):
+    rows = [f"r{k},Ja,Nein,{word if k % 4 else 'Ja'}" for k in range(12)]
+    path = write(
+        tmp_path, "w.csv", "id,a,b,c\n" + "\n".join(rows).replace("Ja,Nein", f"{word},Nein") + "\n"
+    )
+    with pytest.raises(TableError, match=advice):
+        read_answers(path, wide=True, yes=["Ja"], no=["Nein"])
+
+
+def test_a_column_of_numbers_among_unusual_words_is_to_be_dropped(tmp_path):
+    rows = [f"r{k},{20 + k},Jein,Nope,{'Jein' if k % 2 else 'Nope'}" for k in range(12)]
+    path = write(tmp_path, "w.csv", "id,age,a,b,c\n" + "\n".join(rows) + "\n")
+    with pytest.raises(TableError, match=r"--yes and --no, and leave columns out that .*--drop NAME"):
+        read_answers(path, wide=True)
 
 
 @pytest.mark.parametrize("wide", [True, False])

@@ -72,6 +72,12 @@ def ask(
         str | None,
         typer.Option("--output-format", help="csv, tsv, jsonl, parquet or arrow; else by the name."),
     ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="NAME", help="Who is asked: -o begins each line with it, as update wants it."
+        ),
+    ] = None,
     level: Level = 0.9,
     seed: o.Seed = 0,
     as_json: o.Json = False,
@@ -93,12 +99,14 @@ def ask(
     """
     with plain_errors():
         voice = Voice(quiet, as_json)
-        if as_json and output == "-":
-            raise WrongCommand("--json and -o - both write to standard output: name a file with -o")
         if as_json and upcoming is not None:
-            output_format = output_format or "jsonl"
+            output_format = "jsonl"
+        elif as_json and output == "-":
+            raise WrongCommand("--json and -o - both write to standard output: name a file with -o")
         if goal not in (None, "mean", "row"):
             raise WrongCommand(f"--goal is mean or row, not {goal!r}; columns are named with --for")
+        if name is not None and (output is None or upcoming is not None):
+            raise WrongCommand("--as names who is asked in the table that -o writes: say -o FILE")
         if goal is not None and target:
             raise WrongCommand("--for names what is to be learnt: leave --goal out")
         if upcoming is not None and (answers is not None or n is not None or width is not None):
@@ -121,8 +129,11 @@ def ask(
         if n is None and width is None and script is None:
             n = QUESTIONS
         wanted = named_ids(fitted, 1, target)
-        if wanted and among is None:
-            among = [column for column in fitted.columns_.labels if column not in set(wanted)]
+        if wanted:  # they are what is to be learnt without being asked
+            rest = fitted.columns_.labels if among is None else among
+            among = [column for column in rest if column not in set(wanted)]
+            if not among:
+                raise ValueError("every column that could be asked is named with --for")
         interview = fitted.interview(
             told,
             goal=wanted or goal or "mean",
@@ -139,7 +150,7 @@ def ask(
         lines: list[dict[str, Any]] = []
         by_hand = script is None and output is not None and not is_special(Path(output)) and output != "-"
         try:
-            for lines in _interviewed(voice, interview, fitted, script):
+            for lines in _interviewed(voice, interview, fitted, script, name):
                 if by_hand:
                     _write(lines, str(output), output_format)
             if output is not None and not (by_hand and lines):
@@ -147,9 +158,9 @@ def ask(
         except OSError:
             _rescue(lines)
             raise
-        known_now = _conclude(voice, interview, explore, told)
+        known_now = _conclude(voice, interview, explore)
         known_now["yes"] = {
-            str(column): float(chance)
+            str(column): float(told[column] > 0) if column in told else float(chance)
             for column, chance in zip(wanted or [], interview.probability(wanted or []), strict=True)
         }
         for name, chance in known_now["yes"].items():
@@ -158,7 +169,7 @@ def ask(
 
 
 def _interviewed(
-    voice: Voice, interview: Any, fitted: Any, script: Any
+    voice: Voice, interview: Any, fitted: Any, script: Any, name: str | None
 ) -> Iterator[list[dict[str, Any]]]:
     """Ask until it is over; yield all that was asked, answered and learnt after each answer."""
     lines: list[dict[str, Any]] = []
@@ -175,7 +186,8 @@ def _interviewed(
             continue
         interview.answer(bool(sign == 1))
         lines.append(
-            {
+            ({} if name is None else {"row": name})
+            | {
                 "question": str(question.column),
                 "answer": str(fitted.classes_[int(sign == 1)]),
                 "yes": question.yes, "gain": question.gain, "chance": question.chance,
@@ -198,12 +210,17 @@ def _answered(number: int, question: Any, written: dict[str, int]) -> int | str:
     from onebit.data.tables.answers import sign_of_word
 
     while True:
+        # All of it on standard error: what is written to standard output may be a table.
+        typer.echo(f"{number}. {plain(question.column)}  [y/n/s/q]: ", nl=False, err=True)
         try:
-            text = typer.prompt(f"{number}. {plain(question.column)}  [y/n/s/q]", err=True)
-        except typer.Abort:  # Ctrl-C or the end of the input: what was answered is not lost
+            text = sys.stdin.readline()
+        except KeyboardInterrupt:
+            text = ""
+        if not text:  # Ctrl-C or the end of the input: what was answered is not lost
             typer.echo("", err=True)
             return "q"
-        word = str(text).strip().lower()
+        text = text.strip()
+        word = text.lower()
         if word in written:
             return written[word]
         if word in ("s", "skip", "q", "quit"):
@@ -221,7 +238,7 @@ def _standing(interview: Any) -> str:
     )
 
 
-def _conclude(voice: Voice, interview: Any, explore: float, told: Any) -> dict[str, Any]:
+def _conclude(voice: Voice, interview: Any, explore: float) -> dict[str, Any]:
     """Say what is known in the end, and by which kind of interval; return it."""
     why = interview.finished
     known: dict[str, Any] = {
@@ -231,6 +248,7 @@ def _conclude(voice: Voice, interview: Any, explore: float, told: Any) -> dict[s
         "share": interview.share,
         "share_low": interview.low,
         "share_high": interview.high,
+        "ended": why,
         "interval": "credible: it believes the model, and that the row is like the fitted ones",
         "no_model": None,
     }
@@ -238,11 +256,12 @@ def _conclude(voice: Voice, interview: Any, explore: float, told: Any) -> dict[s
         f"{interview.asked} answered{f' ({why})' if why else ''}: {_standing(interview)}; it believes "
         "the model, and that this row is like those that were fitted"
     )
-    if explore > 0.0 and interview.asked and not told:
+    if explore > 0.0 and interview.asked:
         try:
             found = interview.row_mean()
         except ValueError as error:
             voice.note(f"no interval that assumes no model: {error}")
+            known["why_no_model"] = str(error)
             return known
         known["no_model"] = {
             "share": found.share, "share_low": found.low, "share_high": found.high,

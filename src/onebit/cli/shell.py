@@ -92,7 +92,8 @@ class Voice:
     def answer(self, content: Any, text: str | Table | None = None) -> None:
         """Give the result: as JSON if asked for, else as text or a table."""
         if self.as_json:
-            typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
+            utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+            typer.echo(json.dumps(content, ensure_ascii=not utf8, allow_nan=False))
         elif isinstance(text, Table):
             self.console.print(text)
         elif text is not None:

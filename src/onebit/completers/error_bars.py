@@ -78,5 +78,5 @@ def _words(what: str, sampled: Any) -> str:
         return said + "of their standard errors."
     return said + (
         f"of their standard errors, and by more here, since the chains have not mixed (worst R-hat "
-        f"{mixing.rhat:.2f}); more draws (n_samples) make firmer ones."
+        f"{mixing.rhat:.2f}); a model fitted by sampling, with more draws, has firmer ones."
     )

@@ -57,6 +57,9 @@ def mean_of_row(
     if chances is None:
         return uniform_share(places, values, len(order), forecast, level, generator(seed))
     _check_chances(chances, len(order))
+    if np.allclose(chances * (len(order) - np.arange(len(chances))), 1.0, rtol=1e-9, atol=0.0):
+        # Drawn uniformly after all, which is worth more where few answers were not foreseen.
+        return uniform_share(places, values, len(order), forecast, level, generator(seed))
     return policy_share(places, values, chances, len(order), forecast, level)
 
 

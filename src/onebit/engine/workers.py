@@ -106,11 +106,17 @@ class Cpu:
         full: bool,
         pattern: tuple[bool, bool],
     ) -> Known:
-        """Return what is known of rows and columns."""
+        """Return what is known of rows and columns.
+
+        Directions of the pattern are found in some of the rows of a large table, unless there is a
+        checkpoint: a GPU, which takes all, may have to go on from it, or have left it.
+        """
         presence = part = None
         if any(pattern):
             presence = CpuPresence(observations, self.pool)
-            few = part_of(observations, hierarchy.rank, np.random.default_rng(0))
+            few = None
+            if self.checkpoint is None:
+                few = part_of(observations, hierarchy.rank, np.random.default_rng(0))
             if few is not None and few.shape[0] >= ENOUGH_ROWS:
                 part = CpuPresence(few, self.pool)
         features = observations.features

@@ -84,9 +84,12 @@ class VariancePrior(Protocol):
         ...
 
 
-def _positive(name: str, value: float) -> None:
+def _set_positive(prior: Any, name: str) -> None:
+    """Check a number of a prior, and make it one of Python's: what is reckoned from it is kept."""
+    value = getattr(prior, name)
     if not (np.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a positive number, got {value!r}")
+    object.__setattr__(prior, name, float(value))
 
 
 def _checked(count: ArrayLike, energy: ArrayLike) -> tuple[Array, Array]:
@@ -122,8 +125,8 @@ class InverseGamma:
     name: str = "inverse-gamma"
 
     def __post_init__(self) -> None:
-        _positive("shape", self.shape)
-        _positive("scale", self.scale)
+        _set_positive(self, "shape")
+        _set_positive(self, "scale")
 
     def posterior(self, count: ArrayLike, energy: ArrayLike) -> VariancePosterior:
         """Return ``InvGamma(shape + count / 2, scale + energy / 2)``, a column at a time."""
@@ -191,8 +194,8 @@ class Gamma:
     name: str = "gamma"
 
     def __post_init__(self) -> None:
-        _positive("shape", self.shape)
-        _positive("rate", self.rate)
+        _set_positive(self, "shape")
+        _set_positive(self, "rate")
 
     def posterior(self, count: ArrayLike, energy: ArrayLike) -> VariancePosterior:
         """Return ``GIG(2 rate, energy, shape - count / 2)``, a column at a time."""

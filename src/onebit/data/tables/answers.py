@@ -50,6 +50,8 @@ BLANK, BAD = 0, 2
 _MOST_VALUES = 12
 # Kinds of answer that a message lists.
 _LISTED = 5
+# More numbers than these among words are no answers.
+_FEW_NUMBERS = 4
 
 
 def is_blank(text: str) -> bool:
@@ -274,10 +276,20 @@ class Vocabulary:
             return f"there are more than two kinds of answer: {counted(kinds)}"
         return f"the answer {text!r} is no yes or no"
 
-    def hint(self, found: Mapping[str, int]) -> str:
-        """Say what to do about it."""
-        if self.threshold is not None or self._words:
+    def hint(self, found: Mapping[str, int], text: str = "") -> str:
+        """Say what to do about a bad field ``text``, among fields that were ``found`` so often."""
+        if self.threshold is not None or (self._words and not text.strip()):
             return ""
+        if self._words:
+            bare = text.strip().casefold()
+            names = [
+                name
+                for name, words in zip(("--no", "--yes"), self._words, strict=True)
+                if any(word.strip().casefold() == bare for word in words)
+            ]
+            meant = option(names[0], text) if names else option("--blank", text)
+            how = "say that it is one, too" if names else "take it for a blank"
+            return f"{how}, with {meant}, mend it, or leave bad lines out with --skip-bad"
         kinds = list(kinds_of(found))
         others = "say --blank WORD for each that is no answer"
         numbers = {_number(kind) for kind in kinds}
@@ -295,6 +307,8 @@ class Vocabulary:
             advice.append(
                 f"if these are ratings, say above which one is a yes: --threshold {_middle(kinds)}"
             )
+        if None in numbers and len(numbers) > _FEW_NUMBERS:
+            others = "leave columns out that hold no answers, with --drop NAME for each"
         if len(kinds) != 2:
             advice.append(f"name the words with --yes and --no, and {others}")
         return "; or ".join(advice)

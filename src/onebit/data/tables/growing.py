@@ -163,8 +163,9 @@ class Growing:
             reason = next((reason for reason, which in bad.items() if which[k]), None)
             hint = ""
             if reason is None:
-                reason = self.vocabulary.reason(answer.field(k), self._found)
-                hint = self.vocabulary.hint(self._found)
+                text = answer.field(k)
+                reason = self.vocabulary.reason(text, self._found)
+                hint = self.vocabulary.hint(self._found, text)
             elif reason == NO_TIME and self.after is not None and moment is not None:
                 reason, hint = self.after.reason(moment.field(k)), self.after.hint
             self.problems.add(batch.place(k), content, reason, hint)
@@ -243,7 +244,7 @@ class Growing:
         columns = np.flatnonzero(bad.any(axis=0))
         if self.vocabulary.threshold is not None or 2 * len(columns) > max(len(names), 2):
             reason = self.vocabulary.reason(text, self._found)
-            return f"in column {shown(names[j])}, {reason}", self.vocabulary.hint(self._found)
+            return f"in column {shown(names[j])}, {reason}", self.vocabulary.hint(self._found, text)
         share = bad[:, columns].sum(axis=0) / np.maximum((signs[:, columns] != BLANK).sum(axis=0), 1)
         others = columns[share > _NO_ANSWERS]
         drop = " ".join(option("--drop", names[i]) for i in (others if j in others else [j])[:5])
@@ -253,7 +254,11 @@ class Growing:
             f"in column {shown(names[j])}, which holds {counted(kinds)}, {shown(text)} is no answer"
         )
         if j not in others:
-            return one_word, f"mend it, leave such lines out with --skip-bad, or the column with {drop}"
+            blank = option("--blank", text)
+            return one_word, (
+                f"take it for a blank with {blank}, mend it, leave such lines out with --skip-bad, or "
+                f"the column with {drop}"
+            )
         words = [cells.values[code] for code in np.unique(cells.codes[bad[:, j], j])]
         answered, rated = not np.isin(signs[:, j], (BAD, BLANK)).all(), looks_like_ratings(kinds)
         if answered and not rated and len(words) <= _FEW_WORDS:

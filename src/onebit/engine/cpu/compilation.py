@@ -27,14 +27,15 @@ class _Watch(event.Listener):
 
     def on_start(self, occasion: Any) -> None:
         dispatcher = occasion.data.get("dispatcher")
-        if self._outermost is None and gc.isenabled():
-            self._outermost = dispatcher
+        if dispatcher is not None and self._outermost is None and gc.isenabled():
             gc.disable()
+            self._outermost = dispatcher
         function = getattr(dispatcher, "py_func", None)
         if not self.announced and getattr(function, "__module__", "").startswith("onebit."):
             self.announced = True
-            sys.stderr.write(MESSAGE)
-            sys.stderr.flush()
+            if sys.stderr is not None:  # a program without a terminal may have none
+                sys.stderr.write(MESSAGE)
+                sys.stderr.flush()
 
     def on_end(self, occasion: Any) -> None:
         if occasion.data.get("dispatcher") is self._outermost:

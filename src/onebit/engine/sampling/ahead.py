@@ -11,6 +11,7 @@ import atexit
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -20,7 +21,7 @@ import numpy as np
 from onebit.data.observations import Observations
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.recipe import Recipe
-from onebit.engine.sampling import passes
+from onebit.engine.sampling import passes, whole
 from onebit.engine.sampling.chain import Chain
 from onebit.engine.sampling.plan import Plan
 from onebit.engine.sampling.sampler import sample
@@ -71,13 +72,16 @@ def begin(threads: int) -> None:
 def wait() -> None:
     """Wait until the other processes, if there are any, have compiled what sampling needs."""
     with _lock:
-        if not _others:
-            return
-        try:
-            for other in _others:
-                other.wait(LONGEST_WAIT)
-        except subprocess.TimeoutExpired:
-            pass
+        others = list(_others)
+    if not others:
+        return
+    last = time.monotonic() + LONGEST_WAIT
+    try:
+        for other in others:
+            other.wait(max(last - time.monotonic(), 0.0))
+    except subprocess.TimeoutExpired:
+        pass
+    with _lock:
         _end()
         atexit.unregister(_end)
 
@@ -99,7 +103,10 @@ def _may_start() -> bool:
 def _compiled() -> bool:
     """Say whether this process or the disk has what is compiled of the present sources."""
     try:
-        return bool(passes.sample_rows.signatures or passes.sample_rows._cache._cache_file._load_index())
+        return all(
+            kernel.signatures or kernel._cache._cache_file._load_index()
+            for kernel in (passes.sample_rows, whole.along_blocks)
+        )
     except (AttributeError, OSError):  # numba's own business, which may change: then as if it were there
         return True
 
