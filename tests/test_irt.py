@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from benchmarks.asking.scales import fitted, marginal_likelihood, simulated
-from onebit import LogisticCompleter, plots
+from onebit import LogisticCompleter, plots, simulate
 from onebit.model.irt import Scale
+from onebit.report import render_report
+from onebit.report.items import items_of
 from onebit.report.layout import on_one_ruler
+from onebit.report.words import number
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +162,33 @@ def test_plots_show_items_by_name_where_they_are_few(two_parameter):
     drawn = plots.information(model, columns=[3, 5])
     total, *each = (line.get_ydata() for line in drawn.lines)
     assert total == pytest.approx(np.sum(each, axis=0))
+
+
+def test_the_report_lists_the_items_and_what_to_look_at_first():
+    _, _, _, answers = simulated(200, 12, 6)
+    answers[:, 3] = 1.0 - answers[:, 3]  # its key is reversed
+    answers[:, 7] = np.random.default_rng(1).random(200) < 0.5
+    answers[:, 9] = 1.0
+    model = fitted(answers, 1)
+    items, table = items_of(model, "right"), model.column_summary(scale="irt")
+    assert [item.name for item in items[:2]] == ["3", "7"]
+    assert "the abler get right less often; is its key reversed?" in items[0].remark
+    assert items[1].remark == "hardly tells abilities apart"
+    assert (items[1].difficulty, items[1].share) == ("\u2013", f"{100 * answers[:, 7].mean():.0f} %")
+    by_name = {item.name: item for item in items}
+    assert len(by_name) == 12
+    assert by_name["9"].remark == "all or none got right"
+    line = table.loc[5]
+    assert by_name["5"].difficulty == f"{number(line.difficulty, '+.2f')} ± {line.difficulty_se:.2f}"
+    assert by_name["5"].discrimination == f"{line.discrimination:.2f} ± {line.discrimination_se:.2f}"
+    assert [item.remark == "" for item in items] == sorted(item.remark == "" for item in items)
+    page = render_report(model)
+    assert page.count("is its key reversed?") == 1
+    assert "The factor is the ability of each row" in page
+    assert "once each row and each column has its own rate" not in page
+
+
+def test_a_model_that_is_no_test_has_no_items():
+    world = simulate.world("B2", rank=2, shape=(40, 30), density=0.6, seed=0)
+    model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers)
+    assert "Each column" not in render_report(model)

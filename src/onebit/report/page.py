@@ -31,6 +31,7 @@ from onebit.data.files import written_whole
 from onebit.data.tables.answers import option
 from onebit.model.diagnostics import sampling_words
 from onebit.report import figures
+from onebit.report.items import FITTING, items_of
 from onebit.report.layout import effects_of, factors_of, on_one_ruler, places, principal, scale_of
 from onebit.report.policy import policy
 from onebit.report.summary import answer_count, answered_share, settings_of
@@ -285,9 +286,12 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
 
 
 def _add_scale(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, str]) -> None:
-    """Add the curves of items, where a sampled model is one of item response theory."""
+    """Add curves and a table of items, where a sampled model is one of item response theory."""
+    facts["items"] = []
     if facts["reliability"] is None:
         return
+    facts["items"] = items_of(model, facts["yes_word"])
+    facts["fitting"] = FITTING
     drawn["curves"] = figures.item_curves(model)
     drawn["information"] = figures.information(model)
 

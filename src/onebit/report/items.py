@@ -1,0 +1,73 @@
+"""The items of a test, one a line, and which of them to look at first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onebit.completers.base import PairClassifier
+from onebit.report.words import number
+
+# Lines of the table.
+MOST_ITEMS = 200
+# Outside of these mean squares an item's answers are foreseen much worse, or better, than a model says.
+FITTING = (0.7, 1.3)
+_NOTHING = "\u2013"  # a dash
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line: what is known of an item as it is printed, and what there is to say of it."""
+
+    name: str
+    answers: int
+    share: str
+    difficulty: str
+    discrimination: str
+    infit: str
+    outfit: str
+    remark: str
+
+
+def items_of(model: PairClassifier, yes: str) -> list[Item]:
+    """Return the items of a sampled Rasch or two-parameter model, the most suspect ones first."""
+    table: Any = model.column_summary(scale="irt")
+    lines = list(zip(map(str, table.index), table.to_dict("records"), strict=True))
+    lines.sort(key=lambda named: _remark(named[1], yes)[0])
+    return [_item(name, line, yes) for name, line in lines[:MOST_ITEMS]]
+
+
+def _item(name: str, line: dict[str, Any], yes: str) -> Item:
+    share = f"{100 * line['answered_share']:.0f} %" if line["answers"] else _NOTHING
+    return Item(
+        name, int(line["answers"]), share,
+        _with_error(line["difficulty"], line["difficulty_se"], "+.2f"),
+        _with_error(line["discrimination"], line["discrimination_se"], ".2f"),
+        _written(line["infit"], ".2f"), _written(line["outfit"], ".2f"), _remark(line, yes)[1],
+    )  # fmt: skip
+
+
+def _written(value: float, how: str) -> str:
+    return number(value, how) if np.isfinite(value) else _NOTHING
+
+
+def _with_error(value: float, error: float, how: str) -> str:
+    return f"{number(value, how)} ± {number(error, '.2f')}" if np.isfinite(value) else _NOTHING
+
+
+def _remark(line: dict[str, Any], yes: str) -> tuple[int, str]:
+    """Say what a person who made the test would want to look at, after how pressing it is; or nothing."""
+    slope, error = line["discrimination"], line["discrimination_se"]
+    if not np.isfinite(slope):
+        return 3, f"all or none got {yes}" if line["answers"] else "nobody answered"
+    if slope + 2.0 * error < 0.0:
+        return 0, f"the wrong way round: the abler get {yes} less often; is its key reversed?"
+    if slope - 2.0 * error <= 0.0:
+        return 1, "hardly tells abilities apart"
+    if max(line["infit"], line["outfit"]) > FITTING[1]:
+        return 2, "answers are foreseen worse than the model says"
+    if min(line["infit"], line["outfit"]) < FITTING[0]:
+        return 4, "answers are foreseen better than the model says"
+    return 5, ""
