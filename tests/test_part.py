@@ -167,7 +167,7 @@ def test_with_a_checkpoint_directions_are_found_in_all_rows_as_on_a_gpu(eager, m
     hierarchy = Recipe(rank=2).hierarchy(seen.shape)
     pool = Threads(1, None)
     on_any_device = known_of(CpuTall(pool), seen.shape, CpuPresence(seen, pool), (True, True))
-    kept = checkpoint.Checkpoint(tmp_path, {})
+    kept = checkpoint.Checkpoint(tmp_path, made=False)
     for where, same in ((Cpu(pool, kept), True), (Cpu(pool), False)):
         found = where.known(seen, hierarchy, True, (True, True))
         for side in (0, 1):

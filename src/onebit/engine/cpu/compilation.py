@@ -2,7 +2,7 @@
 
 The kernels are compiled on their first use in a new environment and kept on disk. While that lasts, one
 line on standard error says so, and Python does not look for garbage: a compiler makes millions of small
-objects that it still needs, and looking through them took a tenth of the time.
+objects that it still needs, and looking through them again and again only takes time.
 """
 
 from __future__ import annotations
