@@ -42,6 +42,31 @@ def test_an_update_reads_as_the_fit_did(folder, name, yes):
     assert known._folded[0][2].tolist() == [1 if yes else -1] * 12
 
 
+def test_an_update_leaves_out_what_the_fit_did(tmp_path):
+    """A survey whose file has an age and a word for no opinion, this week and the next ones."""
+    rng = np.random.default_rng(0)
+
+    def week(name, first, head):
+        lines = [head]
+        for row in range(first, first + 30):
+            said = rng.choice(["Ja", "Nein", "weiß nicht", ""], 6, p=[0.4, 0.4, 0.1, 0.1])
+            age = [str(20 + row)] if "age" in head else []
+            lines.append(",".join([f"p{row}", *age, *said]))
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return tmp_path / name
+
+    head = "id,age," + ",".join(f"question {k}" for k in range(6))
+    fitted, model = week("first.csv", 0, head), tmp_path / "m.onebit"
+    how = ["--wide", "--yes", "Ja", "--no", "Nein"]
+    also = ["--drop", "age", "--blank", "weiß nicht"]
+    run("fit", fitted, *how, *also, "-m", "logistic", "--certify", 0, "-q", "-o", model)
+    for number, names in enumerate((head, head.replace("age,", ""))):
+        run("update", model, week("next.csv", 30 * (number + 1), names), "--wide", "-o", model)
+        found = onebit.load(model)
+        assert len(found.rows_) == 30 * (number + 2)
+        assert "age" not in found.columns_.labels
+
+
 def test_an_interview_knows_the_models_words_first(folder, tmp_path):
     (tmp_path / "told.csv").write_text("".join(f"q{column},fail\n" for column in range(8)))
     model, asked = folder / "tests.onebit", tmp_path / "asked.csv"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -275,6 +276,8 @@ def fit(
             "format": reading.format,
             "columns": str(reading.chosen),
             "threshold": threshold,
+            "drop": json.dumps(drop) if drop else None,
+            "blank": json.dumps(blank) if blank else None,
             "bad_lines": reading.bad,
             "time_column": reading.chosen.time,
             "command": command_line(),

@@ -12,6 +12,7 @@ from onebit.cli import options as o
 from onebit.cli.predicting import loaded
 from onebit.cli.reading import read
 from onebit.cli.shell import Voice, WrongCommand, alone, check_distinct, checked_output, plain_errors
+from onebit.data import checked
 
 
 def update(
@@ -67,14 +68,15 @@ def update(
     no_header: o.NoHeader = False,
     skip_bad: o.SkipBad = False,
     threads: o.Threads = None,
-    json: o.Json = False,
+    as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Take up new answers of known and new rows and columns; the old answers are not needed.
 
     Rows and columns with new answers move, the others stay as they are. The model is written whole or not
     at all. What an update touches is no longer certified, unless --certify holds new answers out. A file
-    is read with the fit's threshold, or its words for yes and no, unless others are given.
+    is read with the fit's threshold, or its words for yes, no and blanks, and without the columns that it
+    left out, unless others are given.
 
     Examples:
       onebit update likes.onebit today.csv -o likes.onebit
@@ -82,7 +84,7 @@ def update(
       onebit update likes.onebit --store answers.db -o likes.onebit
     """
     with plain_errors():
-        voice = Voice(quiet, json)
+        voice = Voice(quiet, as_json)
         if (file is None) == (store is None):
             raise WrongCommand("name a file of new answers, or a store of them with --store; not both")
         if not output:
@@ -94,9 +96,22 @@ def update(
                 voice, model, file, output, store, forget, certify, again, delta, threads,
                 lambda path, fitted: read(
                     voice, path, row, col, answer, wide, *_as_fitted(voice, fitted, threshold, yes, no),
-                    format, delimiter, no_header, skip_bad, drop, no_ids, blank,
+                    format, delimiter, no_header, skip_bad, drop or _listed(fitted, "drop"), no_ids,
+                    blank or _listed(fitted, "blank"), may_lack=not drop,
                 ),
             )  # fmt: skip
+
+
+def _listed(fitted: Any, name: str) -> list[str]:
+    """Return what the fit was told to leave out, or to take for a blank; nothing where no file says."""
+    record = fitted.record_
+    text = None if record is None else record.source.get(name)
+    try:
+        found = checked.parsed(text.encode()) if isinstance(text, str) else []
+    except ValueError:
+        return []
+    whole = isinstance(found, list) and all(isinstance(part, str) for part in found)
+    return found if whole else []
 
 
 def _as_fitted(
