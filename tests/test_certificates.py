@@ -229,7 +229,9 @@ def test_the_shift_from_which_on_a_certificate_says_nothing_is_where_certify_say
     world = simulate.world("B2", rank=2, shape=(30, 30), density=0.92, seed=1)
     model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers, certify=0.1)
     certificate = model.certify()
-    said = float(re.search(r"right prediction by ([\d.]+) or more", str(certificate))[1])
+    said = float(
+        re.search(r"have ([\d.]+) times their odds of a right prediction, or more", str(certificate))[1]
+    )
     assert model.certify(shift=said).bound == pytest.approx(0.5, abs=0.01)
     # Where few entries are blank it begins with what an even draw says of these, which is more.
     assert certificate.terms[BLANKS] > certificate.bound

@@ -183,7 +183,7 @@ def test_a_certificate_prints_the_shift_at_which_it_says_nothing(model):
     found = model.certify()
     # The blanks of this table are few enough to have a bound of their own.
     of_blanks = max(found.bound, found.terms[BLANKS])
-    assert f"right prediction by {breaking_shift(of_blanks):.3g} or more" in str(found)
+    assert f"have {breaking_shift(of_blanks):.3g} times their odds of a right prediction" in str(found)
     other = model.certify(shift=2.0)
     assert other.bound == pytest.approx(shifted(of_blanks, 2.0))
     assert "multiplies the odds that a prediction is right by at most 2" in other.assumptions[0]

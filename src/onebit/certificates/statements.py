@@ -191,9 +191,9 @@ class Certificate:
         if self.method in CHOSEN and not self.trivial:
             others, chosen = CHOSEN[self.method]
             lines.append(
-                f"  of the {others} it says nothing (half could be wrong) if being {chosen} multiplies "
-                f"the odds of a right prediction by {breaking_shift(self.shifts_from):.3g} or more "
-                "(certify with a shift)"
+                f"  of the {others}: half could be wrong if entries that were {chosen} have "
+                f"{breaking_shift(self.shifts_from):.3g} times their odds of a right prediction, or more "
+                "(certify with a shift, for other odds)"
             )
         if self.trivial:
             lines.append(

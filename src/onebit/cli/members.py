@@ -150,6 +150,6 @@ def _summary(
         voice.note(found.attrs["note"])
         if "reliability" in found.attrs:
             voice.note(
-                f"reliability {found.attrs['reliability']:.3f}: the share of the abilities' variance "
-                "that their estimates have; the rest is error"
+                f"reliability {found.attrs['reliability']:.3f}: of what abilities vary, the estimates "
+                "show this share; the rest is error"
             )

@@ -30,6 +30,8 @@ _PAGE = {
 _SIDES = {"rows": BLUE, "columns": ORANGE}
 # A share of fewer answers than this says little.
 ENOUGH = 5
+# Curves of suspect items that are named.
+_SUSPECTS = 4
 
 
 @contextmanager
@@ -200,11 +202,13 @@ def risk_coverage(model: PairClassifier, delta: float) -> str:
         return as_svg(figure, "coverage", "certified and observed error of the surest predictions")
 
 
-def item_curves(model: PairClassifier) -> str:
-    """Draw the characteristic curves of the items of a test."""
+def item_curves(model: PairClassifier, suspects: list[Any]) -> str:
+    """Draw the characteristic curves of the items of a test, the first of some suspect ones by name."""
     with _style():
         figure, axes = _figure(3.3)
         plots.item_curves(model, ax=axes)
+        if suspects and len(model.columns_) > plots.NAMED:
+            plots.item_curves(model, suspects[:_SUSPECTS], ax=axes)
         return as_svg(figure, "curves", "probability of yes of each item against the ability")
 
 

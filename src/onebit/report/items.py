@@ -14,13 +14,19 @@ from onebit.report.words import number
 MOST_ITEMS = 200
 # Outside of these mean squares an item's answers are foreseen much worse, or better, than a model says.
 FITTING = (0.7, 1.3)
+# Remarks up to this one are of items that should be looked at.
+_SUSPECT = 2
 _NOTHING = "\u2013"  # a dash
 
 
 @dataclass(frozen=True)
 class Item:
-    """One line: what is known of an item as it is printed, and what there is to say of it."""
+    """One line: what is known of an item as it is printed, and what there is to say of it.
 
+    ``id`` is the item's own; ``suspect`` says whether it should be looked at.
+    """
+
+    id: Any
     name: str
     answers: int
     share: str
@@ -29,23 +35,25 @@ class Item:
     infit: str
     outfit: str
     remark: str
+    suspect: bool
 
 
 def items_of(model: PairClassifier, yes: str) -> list[Item]:
     """Return the items of a sampled Rasch or two-parameter model, the most suspect ones first."""
     table: Any = model.column_summary(scale="irt")
-    lines = list(zip(map(str, table.index), table.to_dict("records"), strict=True))
+    lines = list(zip(table.index, table.to_dict("records"), strict=True))
     lines.sort(key=lambda named: _remark(named[1], yes)[0])
-    return [_item(name, line, yes) for name, line in lines[:MOST_ITEMS]]
+    return [_item(label, line, yes) for label, line in lines[:MOST_ITEMS]]
 
 
-def _item(name: str, line: dict[str, Any], yes: str) -> Item:
+def _item(label: Any, line: dict[str, Any], yes: str) -> Item:
     share = f"{100 * line['answered_share']:.0f} %" if line["answers"] else _NOTHING
+    pressing, remark = _remark(line, yes)
     return Item(
-        name, int(line["answers"]), share,
+        label, str(label), int(line["answers"]), share,
         _with_error(line["difficulty"], line["difficulty_se"], "+.2f"),
         _with_error(line["discrimination"], line["discrimination_se"], ".2f"),
-        _written(line["infit"], ".2f"), _written(line["outfit"], ".2f"), _remark(line, yes)[1],
+        _written(line["infit"], ".2f"), _written(line["outfit"], ".2f"), remark, pressing <= _SUSPECT,
     )  # fmt: skip
 
 

@@ -292,7 +292,7 @@ def _add_scale(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, st
         return
     facts["items"] = items_of(model, facts["yes_word"])
     facts["fitting"] = FITTING
-    drawn["curves"] = figures.item_curves(model)
+    drawn["curves"] = figures.item_curves(model, [item.id for item in facts["items"] if item.suspect])
     drawn["information"] = figures.information(model)
 
 

@@ -89,7 +89,7 @@ def _axes(ax: Any) -> Any:
 # Abilities that curves are drawn over: all but a few in a thousand.
 ABILITIES = np.linspace(-3.0, 3.0, 41)
 # Items that are named in a picture.
-_NAMED = 10
+NAMED = 10
 
 
 def item_curves(model: PairClassifier, columns: Any = None, ax: Any = None) -> Any:
@@ -117,7 +117,7 @@ def item_curves(model: PairClassifier, columns: Any = None, ax: Any = None) -> A
     codes = codes_of(model, 1, columns, "columns")
     ax = _axes(ax)
     curves = scale.curves(ABILITIES)
-    named = len(codes) <= _NAMED
+    named = len(codes) <= NAMED
     for code in codes:
         style = {"label": str(model.columns_.labels[code])} if named else {"color": BLUE, "alpha": 0.35}
         ax.plot(ABILITIES, curves[code], linewidth=1.6 if named else 1.0, **style)
