@@ -257,8 +257,8 @@ def test_one_bad_field_of_a_column_of_answers_is_not_blamed_on_the_column(tmp_pa
 @pytest.mark.parametrize(
     ("word", "advice"),
     [
-        ("weiß nicht", "take it for a blank, with --blank 'weiß nicht'"),
-        ("JA", "one, too, with --yes JA,"),
+        ("weiß nicht", "take it for a blank with --blank 'weiß nicht'"),
+        ("JA ", "name it, too, with --yes JA,"),
     ],
 )
 def test_a_third_word_beside_those_that_were_named_is_a_blank_or_one_of_them(tmp_path, word, advice):

@@ -163,8 +163,8 @@ def ask(
             str(column): float(told[column] > 0) if column in told else float(chance)
             for column, chance in zip(wanted or [], interview.probability(wanted or []), strict=True)
         }
-        for name, chance in known_now["yes"].items():
-            voice.note(f"{name}: yes with probability {chance:.2f}")
+        for column, chance in known_now["yes"].items():
+            voice.note(f"{column}: yes with probability {chance:.2f}")
         voice.answer(known_now)
 
 

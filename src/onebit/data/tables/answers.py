@@ -281,15 +281,7 @@ class Vocabulary:
         if self.threshold is not None or (self._words and not text.strip()):
             return ""
         if self._words:
-            bare = text.strip().casefold()
-            names = [
-                name
-                for name, words in zip(("--no", "--yes"), self._words, strict=True)
-                if any(word.strip().casefold() == bare for word in words)
-            ]
-            meant = option(names[0], text) if names else option("--blank", text)
-            how = "say that it is one, too" if names else "take it for a blank"
-            return f"{how}, with {meant}, mend it, or leave bad lines out with --skip-bad"
+            return f"{self.taken_for(text)}, mend it, or leave bad lines out with --skip-bad"
         kinds = list(kinds_of(found))
         others = "say --blank WORD for each that is no answer"
         numbers = {_number(kind) for kind in kinds}
@@ -312,6 +304,14 @@ class Vocabulary:
         if len(kinds) != 2:
             advice.append(f"name the words with --yes and --no, and {others}")
         return "; or ".join(advice)
+
+    def taken_for(self, text: str) -> str:
+        """Say what a word may be taken for: a named one, if only their case differs, or a blank."""
+        bare = text.strip()
+        for name, words in zip(("--no", "--yes"), self._words or (), strict=False):
+            if bare.casefold() in [word.strip().casefold() for word in words]:
+                return f"name it, too, with {option(name, bare)}"
+        return f"take it for a blank with {option('--blank', bare)}"
 
     @property
     def classes(self) -> NDArray[Any]:

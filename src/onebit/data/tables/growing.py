@@ -254,16 +254,18 @@ class Growing:
             f"in column {shown(names[j])}, which holds {counted(kinds)}, {shown(text)} is no answer"
         )
         if j not in others:
-            blank = option("--blank", text)
             return one_word, (
-                f"take it for a blank with {blank}, mend it, leave such lines out with --skip-bad, or "
+                f"{self.vocabulary.taken_for(text)}, mend it, leave such lines out with --skip-bad, or "
                 f"the column with {drop}"
             )
         words = [cells.values[code] for code in np.unique(cells.codes[bad[:, j], j])]
         answered, rated = not np.isin(signs[:, j], (BAD, BLANK)).all(), looks_like_ratings(kinds)
         if answered and not rated and len(words) <= _FEW_WORDS:
             blank = " ".join(option("--blank", word) for word in words)
-            return one_word, f"take it for a blank with {blank}, or leave the column out with {drop}"
+            taken = f"take it for a blank with {blank}"
+            if len(words) == 1:
+                taken = self.vocabulary.taken_for(words[0])
+            return one_word, f"{taken}, or leave the column out with {drop}"
         hint = f"leave it out with {drop}" if len(others) == 1 else f"leave such columns out with {drop}"
         if rated:
             hint += f"; or, if every column holds ratings, {self.vocabulary.hint(kinds)}"
