@@ -103,7 +103,7 @@ def test_certificates_say_of_whom_they_speak(world):
     text = str(model.certify())
     assert "like the held-out ones, which the user chose" in text
     assert "independent draws of what this speaks of" in text
-    assert "being held out multiplies" in text
+    assert "entries that were held out have" in text
     assert "like the answered ones" not in text + str(model.sheet()) + str(model.certify(by="answer"))
     assert "blanks" not in str(model.sheet()) + text
     assert model.certificate_methods() == ("hold-out",)
