@@ -5,6 +5,7 @@ Of matrices that are not tall, numpy's products take as long, and need no kernel
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numba
@@ -135,6 +136,9 @@ def inner(left: NDArray[Any], right: NDArray[Any], pool: Threads) -> Array:
     return np.ascontiguousarray(out.sum(axis=0).T)
 
 
+_triangle = lru_cache(maxsize=64)(np.tril_indices)
+
+
 def grams(tall: Array, weights: Array, pool: Threads) -> Array:
     """Return ``tall' diag(w) tall`` for each line ``w`` of the weights.
 
@@ -147,7 +151,7 @@ def grams(tall: Array, weights: Array, pool: Threads) -> Array:
     [[[1.0, 2.0], [2.0, 7.0]]]
     """
     wide, blocks = tall.shape[1], -(-len(tall) // _BLOCK)
-    lower = np.tril_indices(wide)
+    lower = _triangle(wide)
     out = np.empty((blocks, len(weights), len(lower[0])))
     pool.even(
         lambda first, last: _block_grams(first, last, tall, weights, out),

@@ -64,6 +64,7 @@ class Chain:
         self.lines = lines
         self.hyper = hyper
         self.sweep = sweep
+        self._known_strengths: list[tuple[Places, Array, Array] | None] = [None, None]
         self._measure()
 
     @classmethod
@@ -225,16 +226,22 @@ class Chain:
 
     def _strengths(self, side: int) -> Array:
         """Return the present strengths, of shape (columns of Q, coordinates)."""
-        regression = self.target.hierarchy.regressions[side]
-        assert regression is not None
-        of_groups = STRENGTHS[self.hyper.strengths[side]]
-        return np.repeat(of_groups, list(regression.groups.values()), axis=0)
+        return self._told(side)[1]
 
     def shares(self, side: int) -> Array:
         """Return the shares of the present strengths, of shape (columns of Q, coordinates)."""
-        regression = self.target.hierarchy.regressions[side]
-        assert regression is not None
-        return 1.0 / (regression.squares[:, None] + 1.0 / self._strengths(side))
+        return self._told(side)[2]
+
+    def _told(self, side: int) -> tuple[Places, Array, Array]:
+        """Return the places of a side's strengths, the strengths and their shares, found once a draw."""
+        told, places = self._known_strengths[side], self.hyper.strengths[side]
+        if told is None or told[0] is not places:
+            regression = self.target.hierarchy.regressions[side]
+            assert regression is not None
+            strengths = np.repeat(STRENGTHS[places], list(regression.groups.values()), axis=0)
+            told = places, strengths, 1.0 / (regression.squares[:, None] + 1.0 / strengths)
+            self._known_strengths[side] = told
+        return told
 
     def drawn_slopes(self, side: int, rng: np.random.Generator) -> Array:
         """Draw the slopes of a side's regression given everything else."""
@@ -286,7 +293,9 @@ class Chain:
         """Draw variances, intercept and strengths given factors and effects."""
         hierarchy, rank = self.target.hierarchy, self.target.hierarchy.rank
         count = np.full(rank, sum(hierarchy.shape))
-        factors = hierarchy.factor_prior.draw(count, self.energy(0) + self.energy(1), rng)
+        reliefs = self._relief(0), self._relief(1)
+        energy = self._left_energy(0, reliefs[0]) + self._left_energy(1, reliefs[1])
+        factors = hierarchy.factor_prior.draw(count, energy, rng)
         effects, intercept = self.hyper.effects.copy(), self.hyper.intercept
         for side in (0, 1):
             if not hierarchy.has_effect(side):
@@ -298,7 +307,7 @@ class Chain:
                 mean = total / effects[side] / precision
                 intercept = float(mean + rng.standard_normal() / np.sqrt(precision))
                 square = square - 2.0 * intercept * total + size * intercept**2
-            left = max(square - self._relief(side)[rank], 0.0)
+            left = max(square - reliefs[side][rank], 0.0)
             effects[side] = hierarchy.effect_prior.draw([size], [left], rng)[0]
         drawn = HyperDraw(factors, effects, intercept, self.hyper.strengths)
         rows, columns = (self._drawn_strengths(side, drawn, rng) for side in (0, 1))
@@ -306,10 +315,14 @@ class Chain:
 
     def energy(self, side: int) -> Array:
         """Return the energy of each column of a side's factors, means and slopes integrated out."""
+        return self._left_energy(side, self._relief(side))
+
+    def _left_energy(self, side: int, relief: Array) -> Array:
+        """Return the energy of each column that its mean, and what relieves it, leave."""
         hierarchy, moments = self.target.hierarchy, self.moments[side]
         rank = hierarchy.rank
-        own = np.diag(moments.gram)[:rank] - hierarchy.mean_share(side) * moments.total[:rank] ** 2
-        return np.maximum(own - self._relief(side)[:rank], 0.0)
+        own = moments.gram.diagonal()[:rank] - hierarchy.mean_share(side) * moments.total[:rank] ** 2
+        return np.maximum(own - relief[:rank], 0.0)
 
 
 def _likeliest(slopes: Slopes | None) -> Places:
