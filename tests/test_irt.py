@@ -1,14 +1,17 @@
 """The scale of item response theory, against a marginal-likelihood fit."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.asking.scales import fitted, marginal_likelihood, simulated
 from onebit import LogisticCompleter, plots, simulate
 from onebit.model.irt import Scale
-from onebit.report import render_report
+from onebit.report import persons, render_report
 from onebit.report.items import items_of
 from onebit.report.layout import on_one_ruler
+from onebit.report.persons import persons_of
 from onebit.report.words import number
 
 
@@ -186,6 +189,69 @@ def test_the_report_lists_the_items_and_what_to_look_at_first():
     assert page.count("is its key reversed?") == 1
     assert "The factor is the ability of each row" in page
     assert "once each row and each column has its own rate" not in page
+
+
+@pytest.mark.parametrize(
+    ("slope", "error", "misfit", "remark", "suspect"),
+    [
+        (-1.0, 0.3, 1.0, "the wrong way round", True),
+        (-0.9, 0.5, 1.0, "seems the wrong way round", True),
+        (0.1, 0.15, 1.0, "hardly tells abilities apart", True),
+        (0.9, 0.5, 1.4, "foreseen worse", True),
+        (0.9, 0.5, 1.0, "too few answers to judge", False),
+        (-0.2, 0.5, 1.0, "too few answers to judge", False),
+        (1.2, 0.3, 0.6, "foreseen better", False),
+        (1.2, 0.3, 1.0, "", False),
+    ],
+)
+def test_a_remark_on_an_item_says_no_more_than_its_answers(slope, error, misfit, remark, suspect):
+    line = {
+        "answers": 60, "answered_share": 0.5, "difficulty": 0.1, "difficulty_se": 0.2, "infit": misfit,
+        "discrimination": slope, "discrimination_se": error, "rest_correlation": 0.3, "outfit": 1.0,
+    }  # fmt: skip
+
+    class Fitted:
+        def column_summary(self, scale):
+            return pd.DataFrame([line], index=["it"])
+
+    (item,) = items_of(Fitted(), "right")
+    assert item.remark.startswith(remark)
+    assert bool(item.remark) == bool(remark)
+    assert item.suspect == suspect
+
+
+def test_correlations_with_the_rest_are_those_of_the_answers_whoever_gave_few():
+    _, _, _, answers = simulated(60, 5, 2)
+    answers[:, 4] = 1.0
+    seen = np.random.default_rng(3).random(answers.shape) < 0.8
+    seen[0] = [True, False, False, False, False]  # nothing else to go with
+    pairs = np.argwhere(seen)
+    model = LogisticCompleter(0, pattern=None, inference="sampling", n_samples=20, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(pairs, answers[tuple(pairs.T)].astype(int))
+    found = model.column_summary(scale="irt")["rest_correlation"]
+    for item in range(4):
+        who = [row for row in range(60) if seen[row, item] and seen[row].sum() > 1]
+        rest = [answers[row, seen[row] & (np.arange(5) != item)].mean() for row in who]
+        assert found[item] == pytest.approx(np.corrcoef(answers[who, item], rest)[0, 1])
+    assert np.isnan(found[4])
+    assert "rest_correlation" not in model.row_summary(scale="irt")
+
+
+def test_the_report_lists_who_took_the_test_by_ability(monkeypatch):
+    _, _, _, answers = simulated(30, 12, 6)
+    model = fitted(answers, 1)
+    table = model.row_summary(scale="irt").sort_values("ability", ascending=False)
+    listed = persons_of(model)
+    assert [person.name for person in listed] == [str(row) for row in table.index]
+    first = table.iloc[0]
+    assert listed[0].ability == f"{number(first.ability, '+.2f')} ± {first.ability_se:.2f}"
+    assert listed[0].place == f"{first.rank_low:.0f} to {first.rank_high:.0f}"
+    assert listed[0].share == f"{100 * first.answered_share:.0f} %"
+    monkeypatch.setattr(persons, "MOST_PERSONS", 8)
+    few = [person.name for person in persons_of(model)]
+    assert few == [str(row) for row in [*table.index[:4], *table.index[-4:]]]
+    assert "Each row: the 4 ablest and the 4 least able of 30" in render_report(model)
 
 
 def test_a_model_that_is_no_test_has_no_items():

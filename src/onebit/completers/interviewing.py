@@ -89,8 +89,10 @@ class Interviewing:
         """Return each column's share of "yes" over all rows, effect and rank, with error bars.
 
         See ``row_summary``, with rows and columns exchanged. With ``scale="irt"``: difficulty and
-        discrimination of items with standard errors, infit and outfit. The difficulty of an item whose
-        discrimination is within two standard errors of zero is not determined: NaN.
+        discrimination of items with standard errors, infit and outfit, and ``rest_correlation``: of an
+        item's answers with the share of "yes" among the same rows' other answers, whatever the model. The
+        difficulty of an item whose discrimination is within two standard errors of zero is not
+        determined: NaN.
         """
         check_is_fitted(self)
         return summary(self, 1, columns, rows, level, scale, callback)

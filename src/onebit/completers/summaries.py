@@ -21,6 +21,8 @@ from onebit.model.shares import Shares, shares_of
 
 Array = NDArray[np.float64]
 SCALES = ("logit", "irt")
+# Below this product of standard deviations, answers are the same for all but for rounding.
+_ALL_ALIKE = 1e-12
 
 
 class Comparison(NamedTuple):
@@ -156,7 +158,31 @@ def _on_scale(
             "discrimination_se": np.where(unlike, placed.discriminations[1], np.nan),
         }
     found |= {"infit": fits[0], "outfit": fits[1]}
+    if side == 1:
+        found["rest_correlation"] = rest_correlations(known)
     return {name: values[codes] for name, values in found.items()}
+
+
+def rest_correlations(known: Observations) -> Array:
+    """Return how answers to each column go with the share of "yes" of the same rows' other answers.
+
+    Pearson's correlation, whatever the model; NaN where either is the same for all.
+    """
+    view = known.by_row
+    rows, columns, yes = view.owners(), view.index, (view.sign > 0).astype(float)
+    counts, totals = _answered(known, 0, view.size)
+    others = counts[rows] > 1
+    rows, columns, yes = rows[others], columns[others], yes[others]
+    rest = (totals[rows] - yes) / (counts[rows] - 1)
+    size = known.shape[1]
+
+    def mean(values: Array) -> Array:
+        return np.bincount(columns, values, size) / np.bincount(columns, minlength=size)
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        yes, rest = yes - mean(yes)[columns], rest - mean(rest)[columns]
+        spread = np.sqrt(mean(yes**2) * mean(rest**2))
+        return np.asarray(np.where(spread > _ALL_ALIKE, mean(yes * rest) / spread, np.nan))
 
 
 def compare(model: Any, first: Any, second: Any, columns: Any, level: float) -> Comparison:

@@ -14,9 +14,11 @@ from onebit.report.words import number
 MOST_ITEMS = 200
 # Outside of these mean squares an item's answers are foreseen much worse, or better, than a model says.
 FITTING = (0.7, 1.3)
+# A discrimination that is likely below this: the abler, by a standard deviation, have hardly other odds.
+_WEAK = 0.5
 # Remarks up to this one are of items that should be looked at.
-_SUSPECT = 2
-_NOTHING = "\u2013"  # a dash
+_SUSPECT = 3
+NOTHING = "\u2013"  # a dash
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Item:
     share: str
     difficulty: str
     discrimination: str
+    rest: str
     infit: str
     outfit: str
     remark: str
@@ -41,41 +44,51 @@ class Item:
 def items_of(model: PairClassifier, yes: str) -> list[Item]:
     """Return the items of a sampled Rasch or two-parameter model, the most suspect ones first."""
     table: Any = model.column_summary(scale="irt")
-    lines = list(zip(table.index, table.to_dict("records"), strict=True))
-    lines.sort(key=lambda named: _remark(named[1], yes)[0])
-    return [_item(label, line, yes) for label, line in lines[:MOST_ITEMS]]
+    lines = [
+        (label, line, _remark(line, yes))
+        for label, line in zip(table.index, table.to_dict("records"), strict=True)
+    ]
+    lines.sort(key=lambda found: found[2][0])
+    return [_item(*found) for found in lines[:MOST_ITEMS]]
 
 
-def _item(label: Any, line: dict[str, Any], yes: str) -> Item:
-    share = f"{100 * line['answered_share']:.0f} %" if line["answers"] else _NOTHING
-    pressing, remark = _remark(line, yes)
+def _item(label: Any, line: dict[str, Any], found: tuple[int, str]) -> Item:
+    share = f"{100 * line['answered_share']:.0f} %" if line["answers"] else NOTHING
+    pressing, remark = found
     return Item(
         label, str(label), int(line["answers"]), share,
-        _with_error(line["difficulty"], line["difficulty_se"], "+.2f"),
-        _with_error(line["discrimination"], line["discrimination_se"], ".2f"),
-        _written(line["infit"], ".2f"), _written(line["outfit"], ".2f"), remark, pressing <= _SUSPECT,
+        with_error(line["difficulty"], line["difficulty_se"], "+.2f"),
+        with_error(line["discrimination"], line["discrimination_se"], ".2f"),
+        written(line["rest_correlation"], ".2f"), written(line["infit"], ".2f"),
+        written(line["outfit"], ".2f"), remark, pressing <= _SUSPECT,
     )  # fmt: skip
 
 
-def _written(value: float, how: str) -> str:
-    return number(value, how) if np.isfinite(value) else _NOTHING
+def written(value: float, how: str) -> str:
+    """Return a number as it is printed, a dash where there is none."""
+    return number(value, how) if np.isfinite(value) else NOTHING
 
 
-def _with_error(value: float, error: float, how: str) -> str:
-    return f"{number(value, how)} ± {number(error, '.2f')}" if np.isfinite(value) else _NOTHING
+def with_error(value: float, error: float, how: str) -> str:
+    """Return a number with its standard error, a dash where there is none."""
+    return f"{number(value, how)} ± {number(error, '.2f')}" if np.isfinite(value) else NOTHING
 
 
 def _remark(line: dict[str, Any], yes: str) -> tuple[int, str]:
     """Say what a person who made the test would want to look at, after how pressing it is; or nothing."""
     slope, error = line["discrimination"], line["discrimination_se"]
     if not np.isfinite(slope):
-        return 3, f"all or none got {yes}" if line["answers"] else "nobody answered"
+        return 4, f"all or none got {yes}" if line["answers"] else "nobody answered"
     if slope + 2.0 * error < 0.0:
         return 0, f"the wrong way round: the abler get {yes} less often; is its key reversed?"
-    if slope - 2.0 * error <= 0.0:
-        return 1, "hardly tells abilities apart"
+    if slope + error < 0.0:
+        return 1, "seems the wrong way round, but answers are few; is its key right?"
+    if slope + 2.0 * error < _WEAK:
+        return 2, "hardly tells abilities apart"
     if max(line["infit"], line["outfit"]) > FITTING[1]:
-        return 2, "answers are foreseen worse than the model says"
+        return 3, "foreseen worse than the model says"
+    if slope - 2.0 * error <= 0.0:
+        return 5, "too few answers to judge"
     if min(line["infit"], line["outfit"]) < FITTING[0]:
-        return 4, "answers are foreseen better than the model says"
-    return 5, ""
+        return 6, "foreseen better than the model says"
+    return 7, ""

@@ -33,6 +33,7 @@ from onebit.model.diagnostics import sampling_words
 from onebit.report import figures
 from onebit.report.items import FITTING, items_of
 from onebit.report.layout import effects_of, factors_of, on_one_ruler, places, principal, scale_of
+from onebit.report.persons import persons_of
 from onebit.report.policy import policy
 from onebit.report.summary import answer_count, answered_share, settings_of
 from onebit.report.told import strongest_features
@@ -286,12 +287,12 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
 
 
 def _add_scale(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, str]) -> None:
-    """Add curves and a table of items, where a sampled model is one of item response theory."""
+    """Add curves, items and persons, where a sampled model is one of item response theory."""
     facts["items"] = []
     if facts["reliability"] is None:
         return
     facts["items"] = items_of(model, facts["yes_word"])
-    facts["fitting"] = FITTING
+    facts["fitting"], facts["persons"] = FITTING, persons_of(model)
     drawn["curves"] = figures.item_curves(model, [item.id for item in facts["items"] if item.suspect])
     drawn["information"] = figures.information(model)
 
