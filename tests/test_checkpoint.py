@@ -85,7 +85,11 @@ def test_a_killed_fit_goes_on_to_the_same_result(make, rounds, world, undisturbe
 
 def test_a_search_goes_on_too(tmp_path, monkeypatch):
     world = simulate.world("B1", rank=1, shape=(25, 20), density=0.6, seed=1)
-    expected = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
+
+    def completer():
+        return AutoCompleter(effort="quick", random_state=0)
+
+    expected = completer().fit(world.pairs, world.answers)
     from onebit.engine.cpu import side
 
     descend, left = side.Side.pass_over, [200]
@@ -98,10 +102,10 @@ def test_a_search_goes_on_too(tmp_path, monkeypatch):
 
     monkeypatch.setattr(side.Side, "pass_over", failing)
     with pytest.raises(Killed):
-        AutoCompleter(random_state=0).fit(world.pairs, world.answers, checkpoint=tmp_path / "kept")
+        completer().fit(world.pairs, world.answers, checkpoint=tmp_path / "kept")
     monkeypatch.setattr(side.Side, "pass_over", descend)
     assert len(list((tmp_path / "kept").glob("descent-*"))) > 1
-    model = AutoCompleter(random_state=0).fit(world.pairs, world.answers, checkpoint=tmp_path / "kept")
+    model = completer().fit(world.pairs, world.answers, checkpoint=tmp_path / "kept")
     assert model.best_params_ == expected.best_params_
     np.testing.assert_array_equal(
         model.decision_function(world.all_pairs), expected.decision_function(world.all_pairs)

@@ -166,7 +166,7 @@ def test_what_is_known_in_the_end_can_be_had_as_json(model, tmp_path):
     for name in ("share", "share_low", "share_high"):
         assert found[name] == pytest.approx(last[name])
     bare = found["no_model"]
-    assert bare["over"] == 11
+    assert (bare["over"], bare["of"]) == (11, "the columns that could be asked")
     assert bare["share_low"] <= bare["share"] <= bare["share_high"]
     assert (
         f"{100 * bare['share_low']:.1f} to {100 * bare['share_high']:.1f}, over the 11" in result.stderr
@@ -256,6 +256,9 @@ def test_answers_of_somebody_with_a_name_are_taken_up_by_an_update(model, tmp_pa
     assert result.exit_code == 0, result.output
     assert onebit.load(more).rows_.labels[-1] == "new"
     assert run("ask", model, "--as", "new").exit_code == 2
+    again = run("ask", str(more), "--as", "new", "-o", str(asked))
+    assert again.exit_code == 1
+    assert "the model has the row 'new' already" in again.output
 
 
 def test_known_answers_leave_no_interval_without_a_model_and_it_says_why(model, tmp_path):

@@ -35,7 +35,7 @@ MAKERS = {
     "gibbs": lambda: GibbsCompleter(3, temperature=2.0, random_state=0),
     "hinge paper": lambda: HingeCompleter(3, method="paper", max_iter=40, random_state=0),
     "nuclear norm": lambda: NuclearNormCompleter(2, random_state=0),
-    "auto": lambda: AutoCompleter(random_state=0),
+    "auto": lambda: AutoCompleter(effort="quick", random_state=0),
 }
 ALL = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 BAYES = pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_a_bad_parameter_is_named_with_its_value(maker, parameters, message, nam
 
 
 @ALL
-def test_bad_input_gives_one_clear_error(make, named):
+def test_bad_input_gives_one_clear_error(make, named, fitted):
     frame, answers = named
     with pytest.raises(ValueError, match="answer 7 at position 3"):
         make().fit(frame[:5], [0, 1, 0, 7, 1])
@@ -418,9 +418,8 @@ def test_bad_input_gives_one_clear_error(make, named):
         make().fit(frame, answers, sample_weight=np.zeros(len(frame)))
     with pytest.raises(NotFittedError):
         make().predict(frame)
-    model = make().fit(frame, answers)
     with pytest.raises(ValueError, match="two columns"):
-        model.predict(np.zeros((3, 3)))
+        fitted(make).predict(np.zeros((3, 3)))
 
 
 @ALL
@@ -482,9 +481,9 @@ def test_no_warning_escapes(make, named):
 
 
 @pytest.mark.parametrize("make", [MAKERS["hinge"], MAKERS["hinge paper"], MAKERS["auto"]])
-def test_answers_without_weight_change_nothing(make, named):
+def test_answers_without_weight_change_nothing(make, named, fitted):
     frame, answers = named
-    plain = make().fit(frame, answers)
+    plain = fitted(make)
     weight = np.concatenate([np.ones(len(frame)), np.zeros(len(frame))])
     weighted = make().fit(pd.concat([frame, frame]), np.concatenate([answers, 1 - answers]), weight)
     np.testing.assert_allclose(weighted.predict_proba(frame), plain.predict_proba(frame), atol=1e-5)
@@ -516,9 +515,8 @@ def test_a_refit_by_another_method_forgets_the_first(named):
 
 
 @pytest.mark.parametrize("make", [MAKERS["hinge"], MAKERS["logistic"], MAKERS["auto"]])
-def test_a_prediction_is_the_more_probable_answer(make, named):
-    frame, answers = named
-    model = make().fit(frame, answers)
+def test_a_prediction_is_the_more_probable_answer(make, named, fitted):
+    frame, model = named[0], fitted(make)
     np.testing.assert_array_equal(model.predict(frame), model.predict_proba(frame).argmax(axis=1))
 
 

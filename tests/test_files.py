@@ -189,7 +189,7 @@ MODELS = {
     "paper": lambda: HingeCompleter(2, method="paper", effects=False, random_state=0, max_iter=20),
     "gibbs": lambda: GibbsCompleter(1, temperature=1.0, random_state=0),
     "nuclear": lambda: NuclearNormCompleter(2, max_iter=20, tol=1.0, random_state=0),
-    "auto": lambda: AutoCompleter(random_state=0),
+    "auto": lambda: AutoCompleter(effort="quick", random_state=0),
 }
 
 

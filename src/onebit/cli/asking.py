@@ -119,6 +119,8 @@ def ask(
         inputs = {"the model": model, "the answers": answers, "the known answers": known}
         check_distinct(inputs, {"the table": output})
         fitted = loaded(model, None)
+        if name is not None:
+            _check_new(fitted, name)
         told = _read(known, fitted, voice) if known is not None else {}
         script = _read(answers, fitted, voice) if answers is not None else None
         if script is not None and not script:
@@ -166,6 +168,20 @@ def ask(
         for column, chance in known_now["yes"].items():
             voice.note(f"{column}: yes with probability {chance:.2f}")
         voice.answer(known_now)
+
+
+def _check_new(fitted: Any, name: str) -> None:
+    """Say that somebody is no new row, where that is so."""
+    import pyarrow as pa
+
+    from onebit.data.tables.encoding import TextLookup
+
+    code = int(TextLookup(fitted.rows_).codes(pa.array([name.encode()], pa.large_binary()))[0])
+    if code >= 0:
+        raise ValueError(
+            f"the model has the row {name!r} already, whose answers an interview would not use, and "
+            "might ask for again: ask is for somebody new; choose another name with --as"
+        )
 
 
 def _interviewed(
@@ -265,7 +281,7 @@ def _conclude(voice: Voice, interview: Any, explore: float) -> dict[str, Any]:
             return known
         known["no_model"] = {
             "share": found.share, "share_low": found.low, "share_high": found.high,
-            "over": interview.askable, "kind": found.kind,
+            "over": interview.askable, "of": "the columns that could be asked", "kind": found.kind,
         }  # fmt: skip
         voice.note(
             f"assuming no model ({found.kind}): {100 * found.share:.1f} %, "

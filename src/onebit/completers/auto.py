@@ -96,7 +96,8 @@ class AutoCompleter(PairClassifier):
     search_ : pandas.DataFrame
         Every trial: its settings, held-out log-loss and accuracy, rounds, and whether it was chosen. A
         step of the walk is taken where it lowers the log-loss by more than the standard error of the
-        difference, so that the lowest line need not be the choice.
+        difference, so that the lowest line need not be the choice. The choice was made by these numbers:
+        that of the chosen line is a little too good; ``evaluate`` on other answers has one that is not.
     posterior_, rank_, objective_
         As for the chosen completer.
 

@@ -101,6 +101,8 @@ class Interviewing:
     def compare(self, a: Any, b: Any, *, columns: Any = None, level: float = 0.9) -> Comparison:
         """Return the posterior probability that row ``a`` has a higher share of "yes" than row ``b``.
 
+        If the model holds and blanks come about like the answered entries, as in ``row_summary``.
+
         Parameters
         ----------
         a, b : ids

@@ -70,8 +70,8 @@ class Interview:
     share, low, high : float
         The share of "yes" over all columns (or those that ``goal`` names), known answers as they are, and
         its credible interval at ``level``: it believes that the row is one of a population like the
-        fitted rows, and is as much wider than the model says as it must be to hold for nine in ten
-        of these, each asked as many questions as if it were new.
+        fitted rows, and is as much wider than the model says as an interval of 90 % must be to hold for
+        nine in ten of these, each asked as many questions as if it were new.
 
     Examples
     --------

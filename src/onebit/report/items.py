@@ -12,8 +12,11 @@ from onebit.report.words import number
 
 # Lines of the table.
 MOST_ITEMS = 200
-# Outside of these mean squares an item's answers are foreseen much worse, or better, than a model says.
-FITTING = (0.7, 1.3)
+# Above this mean square an item's answers are foreseen much worse than a model says. How far it is below
+# one says little: it is taken where the same answers have put abilities and items.
+MISFIT = 1.3
+# With fewer answers an item, standard errors of difficulties are somewhat too small.
+ENOUGH_ANSWERS = 200
 # A discrimination that is likely below this: the abler, by a standard deviation, have hardly other odds.
 _WEAK = 0.5
 # Remarks up to this one are of items that should be looked at.
@@ -85,10 +88,8 @@ def _remark(line: dict[str, Any], yes: str) -> tuple[int, str]:
         return 1, "seems the wrong way round, but answers are few; is its key right?"
     if slope + 2.0 * error < _WEAK:
         return 2, "hardly tells abilities apart"
-    if max(line["infit"], line["outfit"]) > FITTING[1]:
+    if max(line["infit"], line["outfit"]) > MISFIT:
         return 3, "foreseen worse than the model says"
     if slope - 2.0 * error <= 0.0:
         return 5, "too few answers to judge"
-    if min(line["infit"], line["outfit"]) < FITTING[0]:
-        return 6, "foreseen better than the model says"
-    return 7, ""
+    return 6, ""

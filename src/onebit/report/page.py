@@ -31,7 +31,7 @@ from onebit.data.files import written_whole
 from onebit.data.tables.answers import option
 from onebit.model.diagnostics import sampling_words
 from onebit.report import figures
-from onebit.report.items import FITTING, items_of
+from onebit.report.items import ENOUGH_ANSWERS, MISFIT, items_of
 from onebit.report.layout import effects_of, factors_of, on_one_ruler, places, principal, scale_of
 from onebit.report.persons import persons_of
 from onebit.report.policy import policy
@@ -292,7 +292,9 @@ def _add_scale(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, st
     if facts["reliability"] is None:
         return
     facts["items"] = items_of(model, facts["yes_word"])
-    facts["fitting"], facts["persons"] = FITTING, persons_of(model)
+    facts["misfit"], facts["enough_answers"] = MISFIT, ENOUGH_ANSWERS
+    facts["few_answers"] = min(item.answers for item in facts["items"]) < ENOUGH_ANSWERS
+    facts["persons"] = persons_of(model)
     drawn["curves"] = figures.item_curves(model, [item.id for item in facts["items"] if item.suspect])
     drawn["information"] = figures.information(model)
 
