@@ -278,3 +278,41 @@ def test_json_can_be_written_where_standard_output_is_no_utf8(model):
         capture_output=True, text=True, check=True, env=settings,
     )  # fmt: skip
     assert json.loads(done.stdout) == "é"
+
+
+def test_words_that_differ_in_case_alone_are_told_apart(tmp_path):
+    table, path, file = tmp_path / "t.csv", tmp_path / "m.onebit", tmp_path / "known.csv"
+    rng = np.random.default_rng(0)
+    table.write_text("row,col,y\n" + "".join(
+        f"r{i},c{j},{'A' if rng.random() < 0.5 else 'a'}\n" for i in range(12) for j in range(6)
+    ))  # fmt: skip
+    result = run("fit", str(table), "--yes", "A", "--no", "a", "-m", "logistic", "-o", str(path))
+    assert result.exit_code == 0, result.output
+    asked = tmp_path / "asked.csv"
+    run("ask", str(path), "-n", "3", "-o", str(asked), typed="a\nA\nyes\n")
+    assert pd.read_csv(asked)["answer"].tolist() == ["a", "A", "A"]
+    file.write_text("question,answer\nc1,a\nc2,A\n")
+    run("ask", str(path), "--answers", str(file), "-o", str(asked))
+    assert dict(pd.read_csv(asked)[["question", "answer"]].to_numpy()) == {"c1": "a", "c2": "A"}
+
+
+def test_line_ends_within_ids_are_the_ids_own(tmp_path):
+    columns = ["ef", "e\nf", "e\u2028f", "g"]
+    pairs = [(i, column) for i in range(10) for column in columns]
+    answers = np.random.default_rng(0).integers(2, size=len(pairs))
+    path, known = tmp_path / "m.onebit", tmp_path / "known.csv"
+    onebit.LogisticCompleter(1, random_state=0).fit(pairs, answers).save(path)
+    known.write_text('question,answer\n"e\nf",yes\n"e\u2028f",no\n', encoding="utf-8", newline="")
+    left = run("ask", str(path), "--known", str(known), "--next", "9", "--json").stdout.splitlines()
+    assert sorted(json.loads(line)["column"] for line in left) == ["ef", "g"]
+
+
+def test_a_closed_standard_input_is_one_clear_error(model):
+    program = "import sys; sys.stdin = None; from onebit.cli import main; main()"
+    for arguments in (["ask", model], ["ask", model, "--known", "-", "--next", "1"]):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments], capture_output=True, text=True
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert "standard input is closed" in done.stderr
+        assert "Traceback" not in done.stderr

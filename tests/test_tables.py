@@ -5,6 +5,7 @@ import io
 import json
 import re
 import sys
+import weakref
 import zipfile
 
 import numpy as np
@@ -594,3 +595,21 @@ def test_a_small_packed_file_does_not_hold_ids_of_megabytes(tmp_path, encoded):
     for name in ("bomb.parquet", "bomb.arrow"):
         with pytest.raises(TableError, match=r"holds a text of 5 MB after row 0; ids and answers"):
             read_answers(tmp_path / name)
+
+
+def test_after_an_error_no_parser_still_holds_the_file(tmp_path, monkeypatch):
+    """It reads ahead on a thread of its own, which would abort a program that ends just then."""
+    made, plain = [], text._Text
+
+    def noted(*arguments):
+        found = plain(*arguments)
+        made.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(text, "_Text", noted)
+    path = tmp_path / "bad.csv"
+    path.write_text("row,col,y\n" + "a,b,1\n" * 500 + "a,c,maybe\n" + "b,b,0\n" * 500)
+    with pytest.raises(ValueError, match="maybe") as caught:
+        read_answers(path)
+    assert [found() for found in made] == [None]
+    assert caught.value is not None  # and with it all frames that it went through

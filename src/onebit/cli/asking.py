@@ -111,6 +111,9 @@ def ask(
             raise WrongCommand("--for names what is to be learnt: leave --goal out")
         if upcoming is not None and (answers is not None or n is not None or width is not None):
             raise WrongCommand("--next asks nothing: leave --answers, -n and --width out")
+        asked = upcoming is None and answers is None
+        if sys.stdin is None and (asked or "-" in (answers, known)):
+            raise ValueError("standard input is closed; name a file with --answers")
         if answers == "-" and known == "-":
             raise WrongCommand("--answers and --known cannot both be standard input")
         if output is not None:
@@ -194,7 +197,7 @@ def _interviewed(
         if script is not None:
             sign: int | str | None = script[question.column]
         else:
-            sign = _answered(len(lines) + 1, question, _written(fitted))
+            sign = _answered(len(lines) + 1, question, _Words(fitted))
         if sign == "q":
             break
         if sign == "s":
@@ -215,16 +218,30 @@ def _interviewed(
         yield lines
 
 
-def _written(fitted: Any) -> dict[str, int]:
-    """Return the words that a model was fitted with, and what they mean."""
-    words = [str(value).strip().lower() for value in fitted.classes_]
-    return dict(zip(words, (-1, 1), strict=True))
+class _Words:
+    """The words that a model was fitted with, and others that mean yes or no."""
+
+    def __init__(self, fitted: Any) -> None:
+        words = [str(value) for value in fitted.classes_]
+        self._own = dict(zip(words, (-1, 1), strict=True))
+        # In any case, and with blanks around them, as long as that does not make them one.
+        alike = [word.strip().lower() for word in words]
+        self._alike = dict(zip(alike, (-1, 1), strict=True)) if len(set(alike)) == 2 else {}
+
+    def own(self, text: str) -> int | None:
+        """Return what one of the model's own words means."""
+        return self._own.get(text, self._own.get(text.strip(), self._alike.get(text.strip().lower())))
+
+    def sign(self, text: str) -> int | None:
+        """Return what a word means, the model's own first; None where it means neither yes nor no."""
+        from onebit.data.tables.answers import sign_of_word
+
+        sign = self.own(text)
+        return sign_of_word(text.strip().lower()) if sign is None else sign
 
 
-def _answered(number: int, question: Any, written: dict[str, int]) -> int | str:
+def _answered(number: int, question: Any, words: _Words) -> int | str:
     """Ask a person, until the answer can be understood: the model's own words come first."""
-    from onebit.data.tables.answers import sign_of_word
-
     while True:
         # All of it on standard error: what is written to standard output may be a table.
         typer.echo(f"{number}. {plain(question.column)}  [y/n/s/q]: ", nl=False, err=True)
@@ -235,16 +252,14 @@ def _answered(number: int, question: Any, written: dict[str, int]) -> int | str:
         if not text:  # Ctrl-C or the end of the input: what was answered is not lost
             typer.echo("", err=True)
             return "q"
-        text = text.strip()
-        word = text.lower()
-        if word in written:
-            return written[word]
-        if word in ("s", "skip", "q", "quit"):
+        text = text.rstrip("\r\n")
+        word, own = text.strip().lower(), words.own(text)
+        if own is None and word in ("s", "skip", "q", "quit"):
             return word[0]
-        sign = sign_of_word(word)
+        sign = words.sign(text)
         if sign is not None:
             return sign
-        typer.echo(f"   {text!r} is neither yes nor no: y, n, s to skip, q to end", err=True)
+        typer.echo(f"   {text.strip()!r} is neither yes nor no: y, n, s to skip, q to end", err=True)
 
 
 def _standing(interview: Any) -> str:
@@ -310,19 +325,26 @@ def _write(lines: list[dict[str, Any]], output: str, output_format: str | None) 
         write(table)
 
 
+def _text(path: Path) -> str:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return file.read()
+
+
 def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
     """Read one row's answers: a column id and an answer a line, with or without a line of names."""
     import pyarrow as pa
 
-    from onebit.data.tables.answers import is_blank, sign_of_word
+    from onebit.data.tables.answers import is_blank
     from onebit.data.tables.encoding import TextLookup
 
     name = "standard input" if path == "-" else path
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
+        text = sys.stdin.read() if path == "-" else _text(Path(path))
+        # Line ends within a quoted id are the id's own.
+        lines = list(csv.reader(io.StringIO(text, newline="")))
+    except (UnicodeDecodeError, csv.Error):
         raise ValueError(f"{name} is not a text file in UTF-8; give CSV: column,answer") from None
-    lines = [line for line in csv.reader(text.splitlines()) if any(field.strip() for field in line)]
+    lines = [line for line in lines if any(field.strip() for field in line)]
     lookup = TextLookup(fitted.columns_)
     if lines and len(lines[0]) > 2 and "answer" in lines[0] and {"question", "column"} & set(lines[0]):
         # What this command wrote itself.
@@ -332,16 +354,14 @@ def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
     if lines and lookup.codes(pa.array([lines[0][0].encode()], pa.large_binary()))[0] < 0:
         # A first line that is about no known column has names, were they also words for yes or no.
         lines[0] = ["", ""]
-    written = _written(fitted)
+    words = _Words(fitted)
     found: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         if len(line) != 2:
             raise ValueError(f"{name}, line {number}: {len(line)} fields; each line is column,answer")
-        sign = written.get(line[1].strip().lower())
-        if sign is None and is_blank(line[1]):
+        if words.own(line[1]) is None and is_blank(line[1]):
             continue
-        if sign is None:
-            sign = sign_of_word(line[1])
+        sign = words.sign(line[1])
         if sign is None:
             raise ValueError(f"{name}, line {number}: {line[1]!r} is neither yes nor no")
         if found.get(line[0], sign) != sign:

@@ -7,7 +7,7 @@ as their names and the first fields are known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pyarrow as pa
 
@@ -27,8 +27,11 @@ def batches(
     *,
     header: bool = True,
     delimiter: str | None = None,
-) -> Iterator[Batch | Cells]:
-    """Read a source batch by batch; ``choose`` names the wanted columns by their places."""
+) -> Generator[Batch | Cells, None, None]:
+    """Read a source batch by batch; ``choose`` names the wanted columns by their places.
+
+    Close what is returned before the source, also after an error: its parser may still read.
+    """
     try:
         if source.format in ("csv", "tsv"):
             delimiter = delimiter or ("\t" if source.format == "tsv" else None)

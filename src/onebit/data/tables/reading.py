@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from onebit.data.tables.encoding import Codes
 from onebit.data.tables.formats import batches
 from onebit.data.tables.growing import Growing, Repeats, Texts, bad_ids
 from onebit.data.tables.problems import Problems, TableError
-from onebit.data.tables.sources import Advance, opened
+from onebit.data.tables.sources import Advance, Batch, opened
 from onebit.data.tables.times import After
 
 logger = logging.getLogger("onebit")
@@ -174,14 +175,15 @@ def read_table(
         pick = _Pick(layout, source.name, answers=True)
         table = Growing(vocabulary, problems, layout.after)
         found = batches(source, pick, problems, header=layout.header, delimiter=layout.delimiter)
-        for batch in found:
-            if isinstance(batch, Cells):
-                table.add_wide(batch, pick.columns)
-            elif pick.wide:
-                cells = typed_cells(batch.columns, batch.place, pick.ids, source.name)
-                table.add_wide(cells, pick.columns)
-            else:
-                table.add_long(batch)
+        with closing(found):
+            for batch in found:
+                if isinstance(batch, Cells):
+                    table.add_wide(batch, pick.columns)
+                elif pick.wide:
+                    cells = typed_cells(batch.columns, batch.place, pick.ids, source.name)
+                    table.add_wide(cells, pick.columns)
+                else:
+                    table.add_long(batch)
         if pick.chosen is None:
             raise TableError(f"{source.name} holds no answers")
         named = layout.header or source.format not in ("csv", "tsv")
@@ -242,26 +244,32 @@ def read_pairs(
     with opened(os.fspath(path), layout.format, advance) as source:
         problems = Problems(source.name, skip_bad)
         pick = _Pick(layout, source.name, answers=False)
-        told = False
         good = 0
-        for batch in batches(source, pick, problems, header=layout.header, delimiter=layout.delimiter):
-            if tell is not None and not told:
-                assert pick.chosen is not None
-                tell(pick.chosen, problems)
-                told = True
-            assert not isinstance(batch, Cells)
-            row, column = (Texts.of(column, "ids", source.name) for column in batch.columns[:2])
-            blank_line = row.missing() & column.missing()
-            wrong = np.zeros(len(row.codes), dtype=bool)
-            for reason, which in bad_ids({"row": row, "column": column}, blank_line).items():
-                for k in np.flatnonzero(which & ~wrong).tolist():
-                    problems.add(batch.place(k), f"{row.field(k)},{column.field(k)}", reason)
-                wrong |= which
-            keep = ~wrong & ~blank_line
-            good += int(keep.sum())
-            if keep.any():
-                yield PairBatch(row.take(keep), column.take(keep))
+        found = batches(source, pick, problems, header=layout.header, delimiter=layout.delimiter)
+        with closing(found):
+            for number, batch in enumerate(found):
+                if tell is not None and number == 0:
+                    assert pick.chosen is not None
+                    tell(pick.chosen, problems)
+                assert not isinstance(batch, Cells)
+                pairs = _pairs(batch, source.name, problems)
+                good += len(pairs)
+                if len(pairs):
+                    yield pairs
         if problems.count:
             problems.check(good)
         if good == 0:
             raise TableError(f"{source.name} holds no pairs")
+
+
+def _pairs(batch: Batch, name: str, problems: Problems) -> PairBatch:
+    """Return the pairs of a batch; lines without ids are left out, and those with one told of."""
+    row, column = (Texts.of(column, "ids", name) for column in batch.columns[:2])
+    blank_line = row.missing() & column.missing()
+    wrong = np.zeros(len(row.codes), dtype=bool)
+    for reason, which in bad_ids({"row": row, "column": column}, blank_line).items():
+        for k in np.flatnonzero(which & ~wrong).tolist():
+            problems.add(batch.place(k), f"{row.field(k)},{column.field(k)}", reason)
+        wrong |= which
+    keep = ~wrong & ~blank_line
+    return PairBatch(row.take(keep), column.take(keep))

@@ -6,8 +6,11 @@ import codecs
 import csv
 import io
 import json
+import time
+import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -24,6 +27,8 @@ _BLOCK = 8 << 20
 # Bytes of the first lines, for guessing, and of JSON lines that are held at a time.
 _SAMPLE_BYTES = 1 << 20
 _HELD = 16 << 20
+# Seconds that a parser may take to let go of a file.
+_LONGEST_WAIT = 5.0
 _LONG_RECORD = "a line of a long table is one answer: look for line ends that are missing there"
 
 
@@ -44,10 +49,10 @@ def read_csv(
     known += sample  # for guessing; they are read again below
     if not b"".join(known).strip():
         raise TableError(f"{source.name} holds a line of names and nothing else")
-    text = b"".join(known).decode("utf-8", "replace")
-    records = [record for record in _records(text, delimiter) if len(record) == len(names)]
+    beginning = b"".join(known).decode("utf-8", "replace")
+    records = [record for record in _records(beginning, delimiter) if len(record) == len(names)]
     wanted = choose(names, list(zip(*records, strict=True)) if records else [()] * len(names))
-    del records, text
+    del records, beginning
     if choose.wide:
         count, ids = len(names), choose.ids
         yield from wide_lines(known, stream, begin, source.name, delimiter, count, wanted, ids, problems)
@@ -59,8 +64,12 @@ def read_csv(
         pass
     left_out: list[int] = []
     failure: list[TableError] = []
+    # An empty line in place of the names: without it, a byte order mark of the first id would go.
+    text = _Text(b"\n" + b"".join(known), bounded)
 
     def invalid(row: pa.csv.InvalidRow) -> str:
+        if text.ended:
+            return "skip"
         left_out.append(row.number)
         reason = f"{row.actual_columns} fields where there should be {row.expected_columns}"
         try:
@@ -85,11 +94,11 @@ def read_csv(
         include_columns=[columns[k] for k in wanted],
         strings_can_be_null=False,
     )
-    # An empty line in place of the names: without it, a byte order mark of the first id would go.
-    data = io.BufferedReader(_Text(b"\n" + b"".join(known), bounded), 1 << 20)
-    done = 0
+    data: Any = io.BufferedReader(text, 1 << 20)
+    used, done, reader = weakref.ref(data), 0, None
     try:
-        for record in pa.csv.open_csv(data, options, parse, convert):
+        reader = pa.csv.open_csv(data, options, parse, convert)
+        for record in reader:
             yield Batch(list(record.columns), _line_numbers(done, left_out, header))
             done += record.num_rows
     except pa.ArrowException as error:
@@ -102,6 +111,16 @@ def read_csv(
                 f"{options.block_size >> 20} MiB; it may open a quote and never close it"
             ) from None
         raise
+    finally:
+        # The parser reads ahead on a thread of its own: should that need Python when it ends, all aborts.
+        text.ended = True
+        with suppress(pa.ArrowException):
+            for _ in reader or ():
+                pass
+        reader = data = None
+        last = time.monotonic() + _LONGEST_WAIT
+        while used() is not None and time.monotonic() < last:
+            time.sleep(0.001)
 
 
 def _sampled(found: Iterator[bytes]) -> list[bytes]:
@@ -137,18 +156,22 @@ def _line_numbers(begin: int, left_out: list[int], header: bool) -> Callable[[in
 class _Text(io.RawIOBase):
     """Some bytes, then the rest of a stream, as UTF-8 in which a mark stands for what is not.
 
-    The parser cannot pass a line on that is not UTF-8, and the mark is found again in the fields.
+    The parser cannot pass a line on that is not UTF-8, and the mark is found again in the fields. Once it
+    has ``ended``, there is nothing more to read.
     """
 
     def __init__(self, first: bytes, rest: BinaryIO) -> None:
         self._rest, self._ready = rest, memoryview(b"")
         self._decoder = codecs.getincrementaldecoder("utf-8")("onebit-mark")
         self._first: bytes | None = first
+        self.ended = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
+        if self.ended:
+            return 0
         while not self._ready:
             data = self._rest.read(1 << 20) if self._first is None else self._first
             ended = self._first is None and not data
