@@ -131,7 +131,7 @@ def started(monkeypatch):
         return found[-1]
 
     monkeypatch.setattr(ahead.subprocess, "Popen", start)
-    monkeypatch.setattr(ahead, "_compiled", lambda: False)
+    monkeypatch.setattr(ahead, "worth_compiling", lambda kernel: True)
     monkeypatch.setattr(ahead, "_tried", False)
     monkeypatch.setattr(ahead, "_others", [])
     monkeypatch.delenv(ahead.MARK, raising=False)
@@ -167,7 +167,7 @@ def test_the_samplers_are_compiled_beside_the_first_fits_once(started, monkeypat
 @pytest.mark.parametrize("what", ["compiled", "frozen", "inside", "another program"])
 def test_no_process_is_started_where_there_is_no_need_or_no_python(started, monkeypatch, what):
     if what == "compiled":
-        monkeypatch.setattr(ahead, "_compiled", lambda: True)
+        monkeypatch.setattr(ahead, "worth_compiling", lambda kernel: False)
     elif what == "frozen":
         monkeypatch.setattr(sys, "frozen", True, raising=False)
     elif what == "inside":

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from onebit.certificates.bounds import kl_inverse
+from onebit.data.kernels import kernel
 from onebit.data.observations import Observations, View
 from onebit.model.posterior import Posterior
 
@@ -29,7 +29,7 @@ TARGET = 0.001
 LARGEST_WORK = 50_000_000
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _wrong(
     start, index, sign, mean, root, other_mean, other_covariance, rank, has_effect, other_effect, full,
     draws, rng, out,

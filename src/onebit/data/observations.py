@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import pandas as pd
 import scipy.sparse
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from onebit.data import hashing
 from onebit.data.ids import IdIndex, pair_columns
+from onebit.data.kernels import kernel
 from onebit.data.signs import dense_numbers, signs, signs_of_pairs
 from onebit.data.weights import weights_of
 
@@ -66,7 +66,7 @@ class Entries(NamedTuple):
         return self
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _sort_loose(owner, other, sign, weight, cursor, index, signs, weights):
     """Write the answers owner by owner, negative ones first, otherwise in the order they came.
 
@@ -82,7 +82,7 @@ def _sort_loose(owner, other, sign, weight, cursor, index, signs, weights):
                     weights[at] = weight[k]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _turn(start, index, sign, weight, cursor, turned_index, turned_sign, turned_weight):
     """Write a view the other way round: the answers of every row as answers of every column."""
     for i in range(len(start) - 1):
@@ -94,7 +94,7 @@ def _turn(start, index, sign, weight, cursor, turned_index, turned_sign, turned_
                 turned_weight[at] = weight[k]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _count(owner, counts):
     for k in range(len(owner)):
         counts[owner[k]] += 1

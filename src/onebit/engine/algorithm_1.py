@@ -17,11 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data import checked
+from onebit.data.kernels import kernel
 from onebit.data.observations import Observations, View
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.crew import Callback, Progress
@@ -71,7 +71,7 @@ class ApproximateBound:
         return self.hinge_risk + self.spread + self.divergence / self.temperature_n
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _walk(
     begin, end, start, index, sign, weight, mean, deviation, other_mean, other_deviation,
     hinge, gradient, absolute, facing_deviation,

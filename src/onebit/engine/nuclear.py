@@ -15,13 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numba
 import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from onebit.data.kernels import kernel
 from onebit.data.observations import Observations
 from onebit.engine.crew import Callback, Progress
 
@@ -45,7 +45,7 @@ class NuclearFit:
     converged: bool
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
+@kernel(nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def pair_products(rows, columns, left, right, out):
     """Write ``left[i] . right[j]`` for each pair of codes."""
     for k in range(len(rows)):

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.kernels import kernel
 from onebit.data.observations import Observations, View
 from onebit.engine.cpu.passes import add_lines, whole_blocks
 from onebit.engine.cpu.threads import Threads
@@ -142,7 +142,7 @@ def sign_sums(view: View) -> Array:
     return np.diff(running[view.start]).astype(float)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _multiply(begin, end, start, index, sign, weight, mean_weight, own_scale, own_odds, vectors, out):
     """Write the products of rows ``begin:end`` of the matrix of residuals with ``vectors``.
 

@@ -6,10 +6,10 @@ only those above the row's present threshold are looked at twice.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.kernels import kernel
 from onebit.data.observations import View
 from onebit.engine.cpu.threads import threads
 from onebit.engine.gpu import device as gpus
@@ -20,7 +20,7 @@ Codes = NDArray[np.int32]
 _BLOCK = 2048
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@kernel(nogil=True, error_model="numpy", fastmath={"contract"})
 def _top(begin, end, rows, row_mean, factors, offset, seen_start, seen_index, best, score):
     """Write the best columns of ``rows[begin:end]`` and their scores, highest first.
 

@@ -8,6 +8,8 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from onebit.data.kernels import kernel
+
 # Devroye's hat accepts more than half of the proposals, whatever the arguments: so many rejections in a
 # row do not happen, and where numbers that are none make them happen, the mode in x stands in.
 _MOST_PROPOSALS = 10_000
@@ -67,7 +69,7 @@ def _slope(x, alpha, size):
     return -alpha * math.sinh(x) - size * math.expm1(x)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _propose(order, a, b, uniform, found, wanted):
     """Propose a draw for each one that is wanted; return how many are wanted after that."""
     left_over = 0
@@ -109,7 +111,7 @@ def _propose(order, a, b, uniform, found, wanted):
     return left_over
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _placed(order, a, b, found):
     """Return the draws whose logarithms are so far from the mode."""
     out = np.empty(order.shape[0])

@@ -34,6 +34,8 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from onebit.data.kernels import kernel
+
 Array = NDArray[np.float64]
 
 # sqrt(r) is replaced by sqrt(r + SMOOTHING), still an upper bound: the weight stays finite when a
@@ -186,7 +188,7 @@ def majorise(code, first, count, sign, weight, mean, second_moment, root, power,
     return _majorise_one_by_one(code, first, count, sign, weight, mean, second_moment)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _evaluate(code, sign, mean, second_moment, out):
     for k in range(sign.size):
         slope, weight, bound = slope_weight_bound(code, sign[k], mean[k], second_moment[k])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
+
+from onebit.data.kernels import kernel
 
 # What may be reordered: enough to vectorise the dot products; infinities and NaN keep their meaning.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@kernel(nogil=True, error_model="numpy", fastmath=_FAST)
 def score_moments(
     begin, end, rows, row_mean, row_covariance, row_effect, columns, column_mean, column_covariance,
     column_effect, rank, full, out_mean, out_variance,
@@ -64,7 +65,7 @@ def score_moments(
         out_variance[k] = variance
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@kernel(nogil=True, error_model="numpy", fastmath=_FAST)
 def average_scores(
     begin, end, rows, row_draws, row_effect, columns, column_draws, column_effect, rank, out_mean,
     out_variance, out_probability,

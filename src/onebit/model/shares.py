@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.kernels import kernel
 from onebit.model.draws import Draws
 from onebit.model.posterior import Evenly, at_once
 
@@ -32,7 +32,7 @@ class Shares:
     drawn: Array
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def draw_shares(
     begin, end, codes, own, own_effect, wanted, other, other_effect, rank, start, index, value, seed,
     expected, drawn,

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.kernels import kernel
 from onebit.data.observations import View
 from onebit.engine.cpu.passes import FAST, Layout, move, walk, walk_scratch, whole_blocks
 from onebit.engine.cpu.solve import solve_lanes
@@ -42,7 +42,7 @@ class Natural(NamedTuple):
         return Natural(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@kernel(nogil=True, error_model="numpy", fastmath=FAST)
 def accumulate_full(
     begin, end, start, index, sign, weight, other, table, code, layout, precisions, linears, loss
 ):  # fmt: skip
@@ -141,7 +141,7 @@ def solve_diagonal(
         log_determinant[rows] = -np.log(diagonal).sum(axis=1)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@kernel(nogil=True, error_model="numpy", fastmath=FAST)
 def solve_full(
     begin, end, precisions, linears, prior_precision, prior_linear, temperature, relaxation, mean,
     covariance, log_determinant, table, has_effect,

@@ -15,7 +15,7 @@ from typing import Any
 
 from numba.core import event
 
-MESSAGE = "onebit: compiling kernels for this machine, some ten seconds, once for each kind of model\n"
+MESSAGE = "onebit: compiling kernels for this machine, ten seconds or more, once for each kind of model\n"
 
 
 class _Watch(event.Listener):

@@ -28,6 +28,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.kernels import kernel
 from onebit.engine.cpu.solve import solve_lanes
 from onebit.engine.cpu.vectors import BLOCK, LANES, dot16, prefetch16, weighted_sum16
 from onebit.model.losses import majorise
@@ -45,13 +46,13 @@ STEPS = 3
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
-@numba.njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def whole_blocks(size):
     """Round up to a multiple of a block, so that no loop over a line has a remainder."""
     return (size + BLOCK - 1) // BLOCK * BLOCK
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def fill_table(begin, end, mean, covariance, has_effect, full, table):
     """Write the table lines that belong to the means and covariances of rows ``begin:end``."""
     n_free = mean.shape[1]
@@ -256,7 +257,7 @@ def move(
     fill_table(group, group + count, mean, covariance, has_effect, full, table)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@kernel(nogil=True, error_model="numpy", fastmath=FAST)
 def update_full(
     begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
     prior_precision, prior_linear, temperature, code, has_effect, layout, solve, relaxation,
@@ -342,7 +343,7 @@ def _walk_along(first, last, index, other, direction, mean_at, curvatures, sums)
             sums[t] += part[t]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+@kernel(nogil=True, error_model="numpy", fastmath=FAST)
 def update_diagonal(
     begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
     prior_precision, prior_linear, temperature, code, has_effect, layout, solve, relaxation,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.kernels import kernel
 from onebit.data.observations import Observations, View
 from onebit.engine.cpu import tall
 from onebit.engine.cpu.passes import add_lines, whole_blocks
@@ -22,7 +22,7 @@ _CHUNK = 64
 _AHEAD = 24
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _multiply(begin, end, start, index, own_scale, vectors, out):
     """Write the products of rows ``begin:end`` of the pattern with ``vectors``.
 
@@ -46,7 +46,7 @@ def _multiply(begin, end, start, index, own_scale, vectors, out):
             add_lines(values, count, vectors, index, chunk, own_scale[i], part, out[i])
 
 
-@numba.njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _entries(begin, end, start, index, out):
     """Count the entries of rows ``begin:end`` that have answers."""
     for i in range(begin, end):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from onebit.data.kernels import kernel
 from onebit.engine.cpu.vectors import LANES, subtract_products
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def solve_lanes(lower, right, root, inverse, log_determinant):
     """Solve and invert: precisions in ``lower`` become covariances, ``right`` becomes the means.
 

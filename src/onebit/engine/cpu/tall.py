@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.kernels import kernel
 from onebit.engine.cpu.threads import Threads
 
 Array = NDArray[np.float64]
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 _BLOCK = 4096
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@kernel(nogil=True, error_model="numpy", fastmath={"contract"})
 def _block_products(first, last, left, right, out):
     """Write ``left' right`` of the blocks ``first:last`` of rows.
 
@@ -50,7 +50,7 @@ def _block_products(first, last, left, right, out):
                 out[block, b, a] = total[b, a]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@kernel(nogil=True, error_model="numpy", fastmath={"contract"})
 def _block_grams(first, last, tall, weights, out):
     """Write the weighted products of the columns of blocks ``first:last`` of rows, pair by pair.
 
@@ -84,7 +84,7 @@ def _block_grams(first, last, tall, weights, out):
                 out[block, k, at] = total[k, at]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+@kernel(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _lines(begin, end, tall, turned, out):
     """Write rows ``begin:end`` of ``tall turned'``, four columns of it at a time."""
     narrow, wide = turned.shape

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from onebit.data.kernels import worth_compiling
 from onebit.data.observations import Observations
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.recipe import Recipe
@@ -48,7 +49,7 @@ def begin(threads: int) -> None:
     """Start compiling, unless that has been done or tried, or the fit is to have a single thread."""
     global _tried
     with _lock:
-        if _tried or threads < 2 or not _may_start() or _compiled():
+        if _tried or threads < 2 or not _may_start() or not _worth_compiling():
             return
         _tried = True
         folders = [part for part in sys.path if isinstance(part, str) and part]
@@ -100,15 +101,12 @@ def _may_start() -> bool:
     return not frozen and "python" in Path(sys.executable or "").name.lower()
 
 
-def _compiled() -> bool:
-    """Say whether this process or the disk has what is compiled of the present sources."""
+def _worth_compiling() -> bool:
+    """Say whether there is something to compile that others can leave on disk."""
     try:
-        return all(
-            kernel.signatures or kernel._cache._cache_file._load_index()
-            for kernel in (passes.sample_rows, whole.along_blocks)
-        )
-    except (AttributeError, OSError):  # numba's own business, which may change: then as if it were there
-        return True
+        return any(worth_compiling(kernel) for kernel in (passes.sample_rows, whole.along_blocks))
+    except AttributeError:  # numba's own business, which may change, or is switched off
+        return False
 
 
 def compile_rows() -> None:

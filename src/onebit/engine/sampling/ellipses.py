@@ -14,6 +14,7 @@ import math
 import numba
 import numpy as np
 
+from onebit.data.kernels import kernel
 from onebit.engine.sampling.philox import OF_ELLIPSES, random_words, uniform, use
 from onebit.model.losses import LOGISTIC_CODE, decays
 
@@ -79,7 +80,7 @@ def new_angle(answers, loss, key, row, sweep, side, room):
     return 0.0
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def draw_angles(along, across, fixed, sign, times, loss, key, sweep, room, out):
     """Fill ``out`` with angles of one row's ellipse, each drawn from where the row is."""
     answers = along.shape[0], along, across, fixed, sign, times

@@ -18,6 +18,7 @@ import math
 import numba
 import numpy as np
 
+from onebit.data.kernels import kernel
 from onebit.engine.sampling.philox import OF_LENGTHS, random_words, uniform, use
 from onebit.model.losses import LOGISTIC_CODE, decays
 
@@ -117,7 +118,7 @@ def new_length(free, square, line, answers, loss, key, row, sweep, side, room):
     return math.exp(step) if math.log(uniform(words[2])) < gain else 1.0
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def draw_lengths(free, square, line, own, fixed, sign, times, loss, key, sweep, out):
     """Fill ``out`` with the lengths of one row, each drawn from the one before."""
     length, room = 1.0, scratch()

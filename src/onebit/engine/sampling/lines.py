@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data import checked
+from onebit.data.kernels import kernel
 from onebit.data.sides import MEMBERS
 from onebit.data.storage import Tensors
 from onebit.engine.cpu import tall
@@ -89,7 +89,7 @@ class Moments:
 
 
 # Of matrices so small that a call of a linear algebra library takes longer than the work.
-@numba.njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _product(left, right):
     out = np.zeros((left.shape[0], right.shape[1]))
     for i in range(left.shape[0]):
@@ -101,13 +101,13 @@ def _product(left, right):
     return out
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _composed(matrix, shift, after_matrix, after_shift):
     moved = _product(shift.reshape(1, -1), after_matrix)[0]
     return _product(matrix, after_matrix), moved + after_shift
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _moved(size, total, gram, matrix, shift):
     turned = _product(total.reshape(1, -1), matrix)[0]
     out = _product(np.ascontiguousarray(matrix.T), _product(gram, matrix))

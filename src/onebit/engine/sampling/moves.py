@@ -21,10 +21,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.kernels import kernel
 from onebit.engine.sampling.lines import Change, Lines, Moments
 from onebit.engine.sampling.target import HyperDraw, Target
 from onebit.model.gaussians import positive_root
@@ -86,7 +86,7 @@ def _scales(chain: Chain, rng: np.random.Generator) -> None:
     chain.stretch(1, 1.0 / scale)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def shear(grams, projections, shares, variances, order, noise):
     """Draw every shear of one column of factors into another; return what both sides become.
 

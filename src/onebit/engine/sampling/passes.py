@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from onebit.data.kernels import kernel
 from onebit.engine.cpu.vectors import (
     BLOCK,
     LANES,
@@ -62,7 +62,7 @@ ELLIPSES, FEW = 0.125, 256
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def draw_lanes(lower, right, noise, present, root, inverse):
     """Replace ``right`` by draws from ``N(P^-1 right, P^-1)``, for as many systems as there are lanes.
 
@@ -109,7 +109,7 @@ def draw_lanes(lower, right, noise, present, root, inverse):
             right[a * LANES + lane] *= inverse[a * LANES + lane]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)
+@kernel(nogil=True, error_model="numpy", fastmath=_FAST)
 def sample_rows(
     begin, end, start, index, sign, weight, copies, other, table, prior_precision, prior_linear,
     temperature, loss, rank, has_effect, hats, key, sweep, side, scales, evidence, evidence_linear,

@@ -11,6 +11,7 @@ import math
 import numba
 import numpy as np
 
+from onebit.data.kernels import kernel
 from onebit.engine.sampling.philox import OF_ROWS, fine_uniform, random_words, use
 
 # Most steps of a slice to either side, each of one in the logarithm.
@@ -29,7 +30,7 @@ def _log_density(t, a, b, c, d, variance):
     return a * t - b / g + g * (c - d * g)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def slice_draw(a, b, c, d, variance, key, number, sweep):
     """Draw ``t`` from the density ``~ exp(a t - b e^-t + c e^t - d e^2t)``, the present value being 0.
 
@@ -61,7 +62,7 @@ def slice_draw(a, b, c, d, variance, key, number, sweep):
     return 0.0
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def drawn_stretches(curvature, pull, variances, power, inverse, rate, key, sweep):
     """Draw how far each column is stretched, one after the other.
 

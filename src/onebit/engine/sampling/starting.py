@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.kernels import kernel
 from onebit.engine.cpu.threads import Threads
 from onebit.model.gaussians import Gaussians
 
 Array = NDArray[np.float64]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _correlate(begin, end, mean, covariance, values):
     """Turn standard normal noise into draws of some rows; say how many have no root."""
     n = mean.shape[1]

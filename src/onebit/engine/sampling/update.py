@@ -25,6 +25,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.kernels import kernel
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.sampling.target import HyperDraw, prior_terms
 from onebit.engine.update import Batch, Touched
@@ -278,7 +279,7 @@ def _loosen(
         held[a] += math.sqrt(1.0 - forget) * (given[a] - (1.0 - math.sqrt(forget)) * both[a])
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _move(
     begin, end, start, index, sign, weight, facing, stand_ins, anchor, said, prior, pull,
     drift, noise, forget, temperature, rank, effect, facing_effect, found,

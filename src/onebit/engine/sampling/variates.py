@@ -23,6 +23,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.kernels import kernel
 from onebit.engine.sampling.philox import (
     OF_ANSWERS,
     OF_ROWS,
@@ -88,7 +89,7 @@ def _tilted_density(tilt, x):
     return math.cosh(tilt) * math.exp(-0.5 * tilt * tilt * x) * _density(x)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _hats(strips, totals, tails):
     """Fill the hats of all tilts."""
     edges = np.zeros(2 * _STRIPS)
@@ -330,7 +331,7 @@ def normals(key, coordinate, row, sweep, side, purpose):
     return radius * math.cos(angle), radius * math.sin(angle)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def draw_polya_gamma(hats, scores, copies, key, sweep, out):
     """Fill ``out`` with draws of ``PG(copies, score)``; ``copies`` is empty where all are one."""
     room, single = polya_gamma_room(), np.empty(CHUNK, np.float32)
@@ -344,13 +345,13 @@ def draw_polya_gamma(hats, scores, copies, key, sweep, out):
         )
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def draw_inverse_gaussian(inverse_mean, key, sweep, out):
     """Fill ``out`` with inverse Gaussian draws of shape one."""
     inverse_gaussians(inverse_mean.shape[0], inverse_mean, key, 0, 0, sweep, 0, out)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def draw_normal(key, sweep, out):
     """Fill ``out`` with standard normal draws; its length is even."""
     for k in range(0, out.shape[0], 2):

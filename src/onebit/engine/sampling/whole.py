@@ -21,10 +21,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.data.kernels import kernel
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import BLOCK, TILE, dot16, weighted_products16, weighted_sum16
 from onebit.engine.sampling.lengths import scratch
@@ -65,7 +65,7 @@ class Along:
         return cls(float(sums[0]), sums[1 : 1 + size], curvature)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
+@kernel(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
 def along_blocks(
     begin, end, cuts, start, index, sign, weight, copies, own_table, other, rank, scale, level,
     own_centre, other_centre, temperature, loss, stride, out,

@@ -1,0 +1,91 @@
+"""Compiled functions that are kept on disk, as long as the disk lets them.
+
+numba keeps what it has compiled in files, where a later process finds it. A disk that is full, a folder
+that may not be written to or a file that was cut short must not end a fit: the function is then compiled
+again. One line on standard error says so where it cannot be kept.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from numba.core.caching import FunctionCache, NullCache
+
+_ADVICE = "it is compiled again in every process; NUMBA_CACHE_DIR names another folder"
+
+
+class _Teller:
+    """Says once why nothing is kept."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    def tell(self, why: str) -> None:
+        if not self.told and sys.stderr is not None:
+            sys.stderr.write(f"onebit: what was compiled cannot be kept ({why}): {_ADVICE}\n")
+            sys.stderr.flush()
+        self.told = True
+
+
+_TELLER = _Teller()
+
+
+class _Kept(FunctionCache):
+    """What was compiled of one function, in files."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # a damaged file can be wrong in any way
+            self._begin_anew()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:
+            _TELLER.tell(f"{self.cache_path}: {error}")
+
+    def _begin_anew(self) -> None:
+        """Forget what the files hold; they are written again."""
+        try:
+            self.flush()
+        except OSError:
+            return
+
+
+class _NotKept(NullCache):
+    """Stands in where no folder may be written to."""
+
+    def save_overload(self, sig: Any, cres: Any) -> None:
+        _TELLER.tell("no folder for it may be written to")
+
+
+def kernel(**options: Any) -> Callable[[Any], Any]:
+    """Return a decorator that compiles a function on its first call and keeps it on disk.
+
+    The options are those of ``numba.njit``.
+    """
+
+    def decorated(function: Any) -> Any:
+        made = numba.njit(**options)(function)
+        try:
+            made._cache = _Kept(function)
+        except RuntimeError:
+            made._cache = _NotKept()
+        return made
+
+    return decorated
+
+
+def worth_compiling(made: Any) -> bool:
+    """Say whether another process could compile a kernel for this one: nobody has, and it can be kept."""
+    if made.signatures or not isinstance(made._cache, _Kept):
+        return False
+    try:
+        return not made._cache._cache_file._load_index()
+    except Exception:  # a damaged file
+        return True
