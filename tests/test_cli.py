@@ -1,5 +1,10 @@
 """The command line: what it says, what it leaves behind, how it ends."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -60,6 +65,16 @@ def test_ctrl_c_ends_cleanly_and_says_that_nothing_is_lost(tmp_path, monkeypatch
     result = runner.invoke(cli.app, ["study", "--quick", "-o", str(tmp_path)])
     assert result.exit_code == 130
     assert "goes on from here" in result.output
+
+
+def test_ctrl_c_while_the_program_is_imported_is_one_line(tmp_path):
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    found = os.pathsep.join([str(tmp_path), str(Path(onebit.__file__).parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-m", "onebit", "--version"],
+        env=os.environ | {"PYTHONPATH": found}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr, done.stdout) == (130, "\nStopped.\n", "")
 
 
 def test_the_demo_leaves_pictures_models_and_reports(tmp_path, monkeypatch):

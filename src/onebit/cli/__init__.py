@@ -69,8 +69,4 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-    try:
-        app()
-    except KeyboardInterrupt:  # before a command could say it better
-        sys.stderr.write("\nStopped.\n")
-        raise SystemExit(130) from None
+    app()

@@ -145,7 +145,8 @@ def _advice(recipe: Recipe, descent: Fit) -> list[str]:
     lost = descent.posterior.effective_rank == 0 and recipe.rank > 0
     if lost and descent.posterior.hierarchy.intercept_side is None:
         advice.append(
-            "every column vanished and all scores are zero; raise temperature or lower prior_scale"
+            "every column vanished and all scores are zero: to this model the answers are noise; a "
+            "higher temperature or a lower prior_scale would follow them further"
         )
     if not descent.converged:
         tol = recipe.schedule.tol

@@ -191,7 +191,7 @@ class Descent:
                 ) from None
             raise FloatingPointError(
                 f"the objective is {found.value} in round {found.round}; lower the temperature "
-                f"({self.temperature})"
+                f"({self.temperature}), the weights of the answers or prior_scale"
             ) from None
 
     def begin(self, workers: Any, start: Any, saved: Unfinished | None) -> None:
