@@ -252,6 +252,8 @@ def test_the_report_lists_who_took_the_test_by_ability(monkeypatch):
     few = [person.name for person in persons_of(model)]
     assert few == [str(row) for row in [*table.index[:4], *table.index[-4:]]]
     assert "Each row: the 4 ablest and the 4 least able of 30" in render_report(model)
+    monkeypatch.setattr(persons, "MOST_PLACED", 29)
+    assert "<summary>Each row" not in render_report(model)
 
 
 def test_a_model_that_is_no_test_has_no_items():

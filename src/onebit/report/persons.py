@@ -10,6 +10,8 @@ from onebit.report.items import NOTHING, with_error, written
 
 # Lines of the table: of more persons, the ablest and the least able.
 MOST_PERSONS = 200
+# To place more persons than this among each other would take longer than the rest of a report.
+MOST_PLACED = 20_000
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,9 @@ class Person:
 
 
 def persons_of(model: PairClassifier) -> list[Person]:
-    """Return who took the test of a sampled Rasch or two-parameter model, by ability."""
+    """Return who took the test of a sampled Rasch or two-parameter model, by ability, unless too many."""
+    if len(model.rows_) > MOST_PLACED:
+        return []
     table: Any = model.row_summary(scale="irt").sort_values("ability", ascending=False, kind="stable")
     if len(table) > MOST_PERSONS:
         half = MOST_PERSONS // 2

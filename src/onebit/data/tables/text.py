@@ -114,7 +114,7 @@ def read_csv(
     finally:
         # The parser reads ahead on a thread of its own: should that need Python when it ends, all aborts.
         text.ended = True
-        with suppress(pa.ArrowException):
+        with suppress(Exception):  # what was read ahead may be wrong in its own way; nobody asked for it
             for _ in reader or ():
                 pass
         reader = data = None
