@@ -112,7 +112,7 @@ def test_the_plots_take_the_pages_colours(model):
     held_out = model.held_out_
     for svg in (
         figures.answer_counts(model.record_.row_counts, "rows"),
-        figures.calibration(calibration_bands(held_out, 0.05), "0.95"),
+        figures.calibration(calibration_bands(held_out, 0.05), "0.95", "yes"),
         figures.risk_coverage(model, 0.05),
         figures.objective(model.objective_path_, model.n_iter_),
     ):
@@ -120,6 +120,12 @@ def test_the_plots_take_the_pages_colours(model):
         assert "var(--ink)" in svg
         assert not re.search(r"(fill|stroke): ?#000000", svg)
         assert "var(--blue)" in svg
+
+
+def test_axes_have_the_words_of_the_answers(model):
+    svg = figures.calibration(calibration_bands(model.held_out_, 0.05), "0.95", "J$a$, ganz und gar")
+    assert "probability of J$a$, ganz und…, %" in svg
+    assert "how often it is J$a$, ganz und…, %" in svg
 
 
 def test_ids_are_text_and_never_run(tmp_path):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from onebit.certificates.scores import Band
 from onebit.completers.base import PairClassifier
 from onebit.report import plots
+from onebit.report.words import cut
 
 Array = NDArray[np.float64]
 
@@ -30,6 +31,8 @@ _PAGE = {
 _SIDES = {"rows": BLUE, "columns": ORANGE}
 # A share of fewer answers than this says little.
 ENOUGH = 5
+# Characters of a word for yes that fit beside an axis.
+_WORD = 16
 # Curves of suspect items that are named.
 _SUSPECTS = 4
 
@@ -202,13 +205,14 @@ def risk_coverage(model: PairClassifier, delta: float) -> str:
         return as_svg(figure, "coverage", "certified and observed error of the surest predictions")
 
 
-def item_curves(model: PairClassifier, suspects: list[Any]) -> str:
+def item_curves(model: PairClassifier, suspects: list[Any], yes: str) -> str:
     """Draw the characteristic curves of the items of a test, the first of some suspect ones by name."""
     with _style():
         figure, axes = _figure(3.3)
         plots.item_curves(model, ax=axes)
         if suspects and len(model.columns_) > plots.NAMED:
             plots.item_curves(model, suspects[:_SUSPECTS], ax=axes)
+        axes.set_ylabel(f"probability of {cut(yes, _WORD)}")
         return as_svg(figure, "curves", "probability of yes of each item against the ability")
 
 
@@ -220,10 +224,10 @@ def information(model: PairClassifier) -> str:
         return as_svg(figure, "information", "information of the test against the ability")
 
 
-def calibration(bands: Sequence[Band], sure: str) -> str:
+def calibration(bands: Sequence[Band], sure: str, yes: str) -> str:
     """Draw how often the answer is yes against its probability, with intervals that hold all at once.
 
-    ``sure`` is the probability with which they do.
+    ``sure`` is the probability with which they do, ``yes`` the word for the answer.
     """
     with _style():
         figure, axes = _figure(3.3)
@@ -239,7 +243,7 @@ def calibration(bands: Sequence[Band], sure: str) -> str:
         )  # fmt: skip
         axes.set_xlim(-2, 102)
         axes.set_ylim(-2, 102)
-        axes.set_xlabel("probability of yes, %")
-        axes.set_ylabel("how often it is yes, %")
+        axes.set_xlabel(f"probability of {cut(yes, _WORD)}, %")
+        axes.set_ylabel(f"how often it is {cut(yes, _WORD)}, %")
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.1)
         return as_svg(figure, "calibration", "how often the answer is yes against its probability")

@@ -277,7 +277,7 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
         facts["hold_later"] = option("--certify-after", facts["other_times"] or "")
     if as_counted:
         bands = calibration_bands(held_out, SHEET_DELTA)
-        drawn["calibration"] = figures.calibration(bands, confidence(SHEET_DELTA))
+        drawn["calibration"] = figures.calibration(bands, confidence(SHEET_DELTA), facts["yes_word"])
         facts["calibrated_where"] = held_out.where
         shares = [certificate for certificate in issued if isinstance(certificate, SelectiveCertificate)]
         selective = shares[-1] if shares else held_out.certify_selective(0.05)
@@ -295,7 +295,8 @@ def _add_scale(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, st
     facts["misfit"], facts["enough_answers"] = MISFIT, ENOUGH_ANSWERS
     facts["few_answers"] = min(item.answers for item in facts["items"]) < ENOUGH_ANSWERS
     facts["persons"] = persons_of(model)
-    drawn["curves"] = figures.item_curves(model, [item.id for item in facts["items"] if item.suspect])
+    suspects = [item.id for item in facts["items"] if item.suspect]
+    drawn["curves"] = figures.item_curves(model, suspects, facts["yes_word"])
     drawn["information"] = figures.information(model)
 
 
