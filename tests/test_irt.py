@@ -260,3 +260,13 @@ def test_a_model_that_is_no_test_has_no_items():
     world = simulate.world("B2", rank=2, shape=(40, 30), density=0.6, seed=0)
     model = LogisticCompleter(2, random_state=0).fit(world.pairs, world.answers)
     assert "Each column" not in render_report(model)
+
+
+@pytest.mark.parametrize("settings", [{"rank": 0, "pattern": None}, {"rank": 1, "effects": "columns"}])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_test_of_one_person_has_a_report_and_no_scale(settings):
+    model = LogisticCompleter(**settings, inference="sampling", n_samples=10, random_state=0)
+    model.fit([("ann", item) for item in range(3)], [1, 0, 1])
+    assert "As a test" not in render_report(model)
+    with pytest.raises(ValueError, match="this model has one row"):
+        model.row_summary(scale="irt")

@@ -1,5 +1,6 @@
 """Tables of answers in files: every format, every layout, and everything that can be wrong with them."""
 
+import gc
 import gzip
 import io
 import json
@@ -613,3 +614,32 @@ def test_after_an_error_no_parser_still_holds_the_file(tmp_path, monkeypatch):
         read_answers(path)
     assert [found() for found in made] == [None]
     assert caught.value is not None  # and with it all frames that it went through
+
+
+def test_an_error_of_a_line_is_forgotten_with_whoever_caught_it(tmp_path):
+    path = tmp_path / "bad.csv"
+    path.write_text("row,col,y\n" + "a,b,1\n" * 500 + "a,c\n")
+    seen = []
+    for _ in range(2):
+        with pytest.raises(TableError, match="2 fields") as caught:
+            read_answers(path)
+        seen.append(weakref.ref(caught.value))
+        del caught
+    gc.collect()
+    assert [error() for error in seen] == [None, None]
+
+
+def test_a_damaged_header_of_an_array_is_one_clear_error(tmp_path):
+    path, array = tmp_path / "a.npz", io.BytesIO()
+    np.save(array, np.array([[1.0, -1.0], [-1.0, 1.0]]))
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("arr_0.npy", array.getvalue().replace(b"}", b" "))
+    with pytest.raises(TableError, match="cannot be read as npz"):
+        read_answers(path)
+
+
+def test_an_entry_cut_before_its_value_is_refused(tmp_path):
+    path = tmp_path / "a.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate real general\n3 3 3\n1 1 1\n2 1 -1\n3 2")
+    with pytest.raises(TableError, match=r"entry 3 of .* has no value"):
+        read_answers(path)

@@ -46,21 +46,24 @@ class Scale:
     intercept: Array
 
     @staticmethod
-    def fits(hierarchy: Hierarchy) -> bool:
-        """Say whether a model is Rasch's, or the two-parameter one."""
-        effects = hierarchy.has_effect(0), hierarchy.has_effect(1)
-        return (hierarchy.rank, effects) in ((0, (True, True)), (1, (False, True)))
+    def fits(draws: Draws) -> bool:
+        """Say whether a model is Rasch's, or the two-parameter one, of rows that can be compared."""
+        return _is_of_item_responses(draws.hierarchy) and len(draws.rows) > 1
 
     @classmethod
     def of(cls, draws: Draws) -> Scale:
         """Put the draws of a Rasch or of a two-parameter model on the scale."""
         hierarchy = draws.hierarchy
         rank, effects = hierarchy.rank, (hierarchy.has_effect(0), hierarchy.has_effect(1))
-        if not cls.fits(hierarchy):
+        if not _is_of_item_responses(hierarchy):
             whose = {(True, True): "of both sides", (True, False): "of rows", (False, True): "of columns"}
             raise ValueError(
                 f"the scale of item response theory is that of {OF_ITEM_RESPONSES}; this model has rank "
                 f"{rank} and effects {whose.get(effects, 'of neither side')}"
+            )
+        if not cls.fits(draws):
+            raise ValueError(
+                "the scale of item response theory places rows among each other: this model has one row"
             )
         latent, intercept = draws.rows[:, :, 0].astype(float), draws.columns[:, :, rank].astype(float)
         slope = draws.columns[:, :, 0].astype(float) if rank else np.ones_like(intercept)
@@ -135,6 +138,11 @@ class Scale:
                 outfit = np.bincount(codes, square / variance, size) / count
             found.append((infit, outfit))
         return found[0], found[1]
+
+
+def _is_of_item_responses(hierarchy: Hierarchy) -> bool:
+    effects = hierarchy.has_effect(0), hierarchy.has_effect(1)
+    return (hierarchy.rank, effects) in ((0, (True, True)), (1, (False, True)))
 
 
 def _signs(slope: Array) -> Array:

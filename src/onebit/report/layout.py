@@ -63,7 +63,7 @@ def places(model: PairClassifier) -> tuple[Array, Array]:
 
 def scale_of(model: PairClassifier) -> Scale | None:
     """Return the scale of a sampled model of item response theory; None of other models."""
-    if not model.is_sampled or not Scale.fits(model.draws_.hierarchy):
+    if not model.is_sampled or not Scale.fits(model.draws_):
         return None
     return Scale.of(model.draws_)
 

@@ -118,6 +118,7 @@ def read_csv(
             for _ in reader or ():
                 pass
         reader = data = None
+        failure.clear()  # the parser, which this frame holds, holds it too
         last = time.monotonic() + _LONGEST_WAIT
         while used() is not None and time.monotonic() < last:
             time.sleep(0.001)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from onebit.data.tables.sources import LINES, SAMPLE, Batch, Choose, Source
 _BROKEN = (
     ValueError, OSError, OverflowError, IndexError, KeyError, TypeError, EOFError, MemoryError,
     NotImplementedError, AttributeError, zipfile.BadZipFile, zlib.error, RuntimeError,
+    tokenize.TokenError,
 )  # fmt: skip
 
 
@@ -219,6 +221,9 @@ def _market(source: Source) -> Iterator[dict[str, Any]]:
         value = chunk["answer"].to_numpy()
         if done > expected or ((row < 1) | (row > rows) | (column < 1) | (column > columns)).any():
             raise TableError(f"{source.name} holds entries beyond its size, {rows} x {columns}")
+        if kind == "coordinate" and np.isnan(value).any():
+            which = done - len(value) + int(np.argmax(np.isnan(value))) + 1
+            raise TableError(f"entry {which} of {source.name} has no value")
         if symmetry == "symmetric":
             mirror = row != column
             row, column = np.append(row, column[mirror]), np.append(column, row[mirror])
