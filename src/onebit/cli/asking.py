@@ -13,7 +13,7 @@ import typer
 
 from onebit.cli import options as o
 from onebit.cli.members import Level, named_ids
-from onebit.cli.predicting import checked_format, loaded
+from onebit.cli.predicting import checked_format, loaded, typed_codes
 from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain, plain_errors
 from onebit.data.files import is_special
 
@@ -175,12 +175,7 @@ def ask(
 
 def _check_new(fitted: Any, name: str) -> None:
     """Say that somebody is no new row, where that is so."""
-    import pyarrow as pa
-
-    from onebit.data.tables.encoding import TextLookup
-
-    code = int(TextLookup(fitted.rows_).codes(pa.array([name.encode()], pa.large_binary()))[0])
-    if code >= 0:
+    if typed_codes(fitted.rows_, [name])[0] >= 0:
         raise ValueError(
             f"the model has the row {name!r} already, whose answers an interview would not use, and "
             "might ask for again: ask is for somebody new; choose another name with --as"

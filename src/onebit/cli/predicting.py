@@ -246,14 +246,20 @@ def _check_names(chosen: Any, model: Any) -> None:
         raise ValueError(f"the first line, {pair!r}, is a pair and no line of names; say --no-header")
 
 
-def named_codes(index: Any, texts: list[str]) -> Any:
-    """Return the codes of ids that were typed, all of which the model must know."""
-    import numpy as np
+def typed_codes(index: Any, texts: list[str]) -> Any:
+    """Return the codes of ids that were typed, -1 for those that the model does not know."""
     import pyarrow as pa
 
     from onebit.data.tables.encoding import TextLookup
 
-    codes = TextLookup(index).codes(pa.array([text.encode() for text in texts], pa.large_binary()))
+    return TextLookup(index).codes(pa.array([text.encode() for text in texts], pa.large_binary()))
+
+
+def named_codes(index: Any, texts: list[str]) -> Any:
+    """Return the codes of ids that were typed, all of which the model must know."""
+    import numpy as np
+
+    codes = typed_codes(index, texts)
     if (codes < 0).any():
         unknown = texts[int(np.argmax(codes < 0))]
         raise ValueError(f"the model does not know the {index.side} {unknown!r}")

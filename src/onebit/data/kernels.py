@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numba
@@ -40,7 +41,8 @@ class _Kept(FunctionCache):
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # a damaged file can be wrong in any way
-            self._begin_anew()
+            with suppress(OSError):
+                self.flush()  # what the files hold is forgotten, and they are written again
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -48,13 +50,6 @@ class _Kept(FunctionCache):
             super().save_overload(sig, data)
         except Exception as error:
             _TELLER.tell(f"{self.cache_path}: {error}")
-
-    def _begin_anew(self) -> None:
-        """Forget what the files hold; they are written again."""
-        try:
-            self.flush()
-        except OSError:
-            return
 
 
 class _NotKept(NullCache):

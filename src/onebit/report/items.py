@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onebit.completers.base import PairClassifier
-from onebit.report.words import number
+from onebit.report.words import number, share
 
 # Lines of the table.
 MOST_ITEMS = 200
@@ -56,15 +56,19 @@ def items_of(model: PairClassifier, yes: str) -> list[Item]:
 
 
 def _item(label: Any, line: dict[str, Any], found: tuple[int, str]) -> Item:
-    share = f"{100 * line['answered_share']:.0f} %" if line["answers"] else NOTHING
     pressing, remark = found
     return Item(
-        label, str(label), int(line["answers"]), share,
+        label, str(label), int(line["answers"]), share_answered(line),
         with_error(line["difficulty"], line["difficulty_se"], "+.2f"),
         with_error(line["discrimination"], line["discrimination_se"], ".2f"),
         written(line["rest_correlation"], ".2f"), written(line["infit"], ".2f"),
         written(line["outfit"], ".2f"), remark, pressing <= _SUSPECT,
     )  # fmt: skip
+
+
+def share_answered(line: dict[str, Any]) -> str:
+    """Return the share of "yes" among the answers of one line of a summary, a dash without any."""
+    return share(line["answered_share"], 0) if line["answers"] else NOTHING
 
 
 def written(value: float, how: str) -> str:

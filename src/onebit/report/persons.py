@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onebit.completers.base import PairClassifier
-from onebit.report.items import NOTHING, with_error, written
+from onebit.report.items import share_answered, with_error, written
 
 # Lines of the table: of more persons, the ablest and the least able.
 MOST_PERSONS = 200
@@ -41,10 +41,9 @@ def persons_of(model: PairClassifier) -> list[Person]:
 
 
 def _person(label: Any, line: dict[str, Any]) -> Person:
-    share = f"{100 * line['answered_share']:.0f} %" if line["answers"] else NOTHING
     low, high = line["rank_low"], line["rank_high"]
     return Person(
-        str(label), int(line["answers"]), share,
+        str(label), int(line["answers"]), share_answered(line),
         with_error(line["ability"], line["ability_se"], "+.2f"),
         f"{low}" if low == high else f"{low} to {high}",
         written(line["infit"], ".2f"), written(line["outfit"], ".2f"),
