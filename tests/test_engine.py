@@ -7,11 +7,13 @@ import pytest
 
 from onebit import HingeCompleter, LogisticCompleter, Observations
 from onebit.data.ids import IdIndex
+from onebit.engine import descent
 from onebit.engine.cpu import passes
 from onebit.engine.cpu.passes import STEPS
 from onebit.engine.cpu.side import SOLVED
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.descent import AUTO_GAIN, HELD_ROUNDS, ROTATE_EVERY, Schedule, minimise
+from onebit.engine.known import NOTHING
 from onebit.engine.workers import Cpu, Machine, workers
 from onebit.model.gaussians import Gaussians
 from onebit.model.hierarchy import Hierarchy
@@ -197,6 +199,40 @@ def test_auto_stops_at_the_first_four_rounds_that_gain_little(seen, loss):
     gains = (course[:-ROTATE_EVERY] - course[ROTATE_EVERY:]) / ROTATE_EVERY
     assert gains[-1] <= AUTO_GAIN
     assert (gains[HELD_ROUNDS:-1] > AUTO_GAIN).all()
+
+
+@pytest.mark.parametrize("tol", [1e-4, "auto"])
+def test_a_large_table_settles_where_little_is_still_to_be_gained(seen, monkeypatch, tol):
+    hierarchy = setting(seen, (True, True), InverseGamma(1.0, 1.5))
+    small = run(seen, hierarchy, LOGISTIC, True, tol=tol, max_iter=400)
+    monkeypatch.setattr(descent, "LARGE_TABLE", seen.n)
+    large = run(seen, hierarchy, LOGISTIC, True, tol=tol, max_iter=400)
+    longest = run(seen, hierarchy, LOGISTIC, True, tol=1e-13, max_iter=large.n_iter + 60)
+    assert large.converged
+    assert large.n_iter < small.n_iter
+    course = longest.path[1 : 2 * large.n_iter : 2]
+    np.testing.assert_array_equal(large.path[1:-1:2], course)
+    gains = course[:-1] - course[1:]
+    rates = np.sqrt(gains[2:] / gains[:-2])
+    rest = np.where(rates < 1.0, gains[2:] * rates / (1.0 - rates), np.inf)
+    little = 5e-5 if tol == "auto" else 10 * tol * course[3:]
+    # ``rest`` begins with the fourth round; variances are held for three.
+    assert (rest <= little)[2:].tolist() == [False] * (len(rest) - 3) + [True]
+    # What is left is of the order of what may be.
+    assert course[-1] - longest.objective < 2 * np.max(little)
+
+
+def test_what_rises_or_falls_no_more_slowly_is_not_reckoned_to_end():
+    course = descent.Descent(None, None, LOGISTIC, True, 1.0, Schedule(), NOTHING)
+    course.held = course.told = 0
+    for path, rest in (
+        ([8.0, 8.0, 4.0, 4.0, 2.0, 2.0, 1.0, 1.0], 1.0),  # gains of 4, 2 and 1: as much again is to come
+        ([8.0, 8.0, 7.0, 7.0, 6.0, 6.0, 5.0, 5.0], np.inf),
+        ([8.0, 8.0, 4.0, 4.0, 2.0, 2.0, 3.0, 3.0], np.inf),
+        ([8.0, 8.0, 4.0, 4.0, 2.0, 2.0], np.inf),
+    ):
+        course.path, course.n_iter = path, len(path) // 2
+        assert course._still_to_gain() == pytest.approx(rest)
 
 
 def test_the_start_of_a_fit_is_not_the_saddle_at_zero(small_world):

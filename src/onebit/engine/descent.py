@@ -59,13 +59,20 @@ ROUNDING = 1e-6
 # objective is in them), on average from one change of coordinates to the next. That is a rule that was
 # measured, not proved: see docs/accuracy.md.
 AUTO_GAIN = 5e-5
+# Tables with so many answers are large: their rounds take long enough to reckon what more of them would
+# gain.
+LARGE_TABLE = 500_000
+# A large table's descent has settled also where less than so many times ``tol`` is still to be gained.
+# That too was measured: see docs/benchmarks.md.
+STILL_TO_GAIN = 10.0
 
 
 @dataclass(frozen=True)
 class Schedule:
     """How long to iterate: at most ``max_iter`` rounds, until one gains less than ``tol`` (relative).
 
-    With "auto", until a round gains less than ``AUTO_GAIN`` an answer.
+    With "auto", until a round gains less than ``AUTO_GAIN`` an answer. Of a large table, also until all
+    further rounds would gain little, by the rate at which gains fall.
     """
 
     max_iter: int = 200
@@ -298,6 +305,9 @@ class Descent:
             return True
         size = max(abs(self.path[-1]), 1e-12)
         tol = self.schedule.tol
+        little = AUTO_GAIN if isinstance(tol, str) else STILL_TO_GAIN * tol * size
+        if self.observations.n >= LARGE_TABLE and self._still_to_gain() <= little:
+            return True
         if isinstance(tol, str):
             if self.n_iter <= max(self.held, self.told) + ROTATE_EVERY:
                 return False
@@ -305,6 +315,19 @@ class Descent:
             tol = AUTO_GAIN / size
         # A rise beyond rounding is not convergence.
         return bool(-ROUNDING <= gain / size <= tol)
+
+    def _still_to_gain(self) -> float:
+        """Return what all further rounds would gain, if gains went on to fall as in the last three.
+
+        Infinite where they do not fall, or where steps of this loss may rise.
+        """
+        if self.loss.step < 1.0 or self.n_iter < max(self.held, self.told, 1) + 3:
+            return np.inf
+        before, _, last = -np.diff(self.path[-7::2])
+        if not 0.0 < last < before:
+            return np.inf
+        rate = float(np.sqrt(last / before))
+        return float(last) * rate / (1.0 - rate)
 
     def posterior(self) -> Posterior:
         """Return the present posterior."""

@@ -231,7 +231,7 @@ def _side(tall: Tall, others: int, pattern: Any, features: Told | None) -> tuple
         lines, maps = feature_directions(features)
         if np.abs(lines).max(initial=0.0) > 0.0:
             told = tall.placed(lines)
-            told, found, turn = _orthogonal(tall, told)
+            told, found, turn = _orthogonal(tall, told, tall.inner(told, told))
             maps = maps @ turn
             groups["features"], parts, squares = len(found), [told], [found]
             typical.append(np.zeros(len(found)))
@@ -242,15 +242,17 @@ def _side(tall: Tall, others: int, pattern: Any, features: Told | None) -> tuple
     if pattern is not None:
         lines, loadings, counts = pattern
         answered = (counts > 0) * 1.0
-        size = np.sqrt(np.trace(tall.inner(lines, lines)))
         # What the constant and the features say of the pattern is taken off, of those who have answers;
         # the pattern of the others is not known, which is not to say that it is empty.
         said = tall.joined([answered] + [part * answered for part in parts])
-        taken = np.linalg.pinv(tall.inner(said, said)) @ tall.inner(said, lines)
+        between = tall.inner(said, said)
+        taken = np.linalg.pinv(between) @ tall.inner(said, lines)
         lines = lines - tall.product(said, taken)
         mean, slope = taken[0], taken[1:]
-        if np.sqrt(np.trace(tall.inner(lines, lines))) > _EVEN * size:
-            lines, found, turn = _orthogonal(tall, lines)
+        gram = tall.inner(lines, lines)
+        left, off = np.trace(gram), np.trace(taken.T @ between @ taken)
+        if left > _EVEN**2 * (left + off):
+            lines, found, turn = _orthogonal(tall, lines, gram)
             groups["pattern"] = len(found)
             parts.append(lines)
             squares.append(found)
@@ -269,12 +271,13 @@ def _side(tall: Tall, others: int, pattern: Any, features: Told | None) -> tuple
     )
 
 
-def _orthogonal(tall: Tall, lines: Any) -> tuple[Any, Array, Array]:
+def _orthogonal(tall: Tall, lines: Any, gram: Array) -> tuple[Any, Array, Array]:
     """Turn centred lines so that their columns are orthogonal, with a mean squared length of one.
 
-    Returns the turned lines, the squared lengths of their columns, and the matrix that turns.
+    ``gram`` is their product with themselves. Returns the turned lines, the squared lengths of their
+    columns, and the matrix that turns.
     """
-    squares, turn = _principal(tall.inner(lines, lines))
+    squares, turn = _principal(gram)
     lives = squares > _SMALLEST * squares[0]
     squares, turn = squares[lives], turn[:, lives]
     scale = len(lines) / squares.sum()

@@ -21,8 +21,8 @@ _BLOCK = 4096
 
 
 @kernel(nogil=True, error_model="numpy", fastmath={"contract"})
-def _block_products(first, last, left, right, out):
-    """Write ``left' right`` of the blocks ``first:last`` of rows.
+def _block_products(first, last, left, right, same, out):
+    """Write ``left' right`` of the blocks ``first:last`` of rows; of two the same, up to its diagonal.
 
     The left matrix is the wider one: its columns lie in the innermost loop. Four rows are taken at once,
     so that a sum is fetched and put back once for all of them; those beyond the last are zeros.
@@ -41,7 +41,7 @@ def _block_products(first, last, left, right, out):
                     values[row, b] = right[i + row, b] if here else 0.0
             for b in range(narrow):
                 v0, v1, v2, v3 = values[0, b], values[1, b], values[2, b], values[3, b]
-                for a in range(wide):
+                for a in range(b + 1 if same else wide):
                     total[b, a] += (v0 * lines[0, a] + v1 * lines[1, a]) + (
                         v2 * lines[2, a] + v3 * lines[3, a]
                     )
@@ -128,12 +128,14 @@ def inner(left: NDArray[Any], right: NDArray[Any], pool: Threads) -> Array:
         return np.asarray(wide.T @ (wide if left is right else np.asarray(right, float)))
     blocks = -(-len(left) // _BLOCK)
     out = np.empty((blocks, right.shape[1], left.shape[1]))
+    same = left is right
     pool.even(
-        lambda first, last: _block_products(first, last, left, right, out),
+        lambda first, last: _block_products(first, last, left, right, same, out),
         blocks,
         _BLOCK * left.shape[1],
     )
-    return np.ascontiguousarray(out.sum(axis=0).T)
+    total = out.sum(axis=0)
+    return total + np.tril(total, -1).T if same else np.ascontiguousarray(total.T)
 
 
 _triangle = lru_cache(maxsize=64)(np.tril_indices)
