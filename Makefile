@@ -66,7 +66,7 @@ test-gpu: $(VENV_GPU)/.installed
 # torch and Triton beside what the tests need.
 $(VENV_GPU)/.installed: pyproject.toml constraints.txt constraints-gpu.txt
 	$(PYTHON) -m venv $(VENV_GPU)
-	$(BIN_GPU)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	$(BIN_GPU)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt \
 	  -c constraints-gpu.txt -e ".[dev,gpu]"
 	touch $@
 

@@ -314,5 +314,34 @@ def test_a_closed_standard_input_is_one_clear_error(model):
             [sys.executable, "-c", program, *arguments], capture_output=True, text=True
         )  # fmt: skip
         assert done.returncode == 1
-        assert "standard input is closed" in done.stderr
+        option = "--known" if "--known" in arguments else "--answers"
+        assert f"standard input is closed; name a file with {option}" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_known_answers_are_read_from_standard_input_as_from_a_file(tmp_path):
+    columns = ["c1", "c2", "c3"]
+    pairs = [(i, column) for i in range(10) for column in columns]
+    answers = np.random.default_rng(0).integers(2, size=len(pairs))
+    path, known = tmp_path / "m.onebit", tmp_path / "known.csv"
+    onebit.LogisticCompleter(1, random_state=0).fit(pairs, answers).save(path)
+
+    def asked(text):
+        known.write_text(text, encoding="utf-8")
+        command = ["ask", str(path), "--next", "9", "--json", "--known"]
+        done = run(*command, str(known)), run(*command, "-", typed=text)
+        assert done[0].stdout == done[1].stdout
+        return done[0], {json.loads(line)["column"] for line in done[0].stdout.splitlines()}
+
+    # A byte order mark is no part of the first id.
+    assert asked("\ufeffc1,yes\nc2,no\n")[1] == {"c3"}
+    # An answer to a column that nobody knows is not dropped in silence, also in the first line.
+    done, left = asked("c9,yes\nc2,no\n")
+    assert left == {"c1", "c3"}
+    assert "the first line is about no column of the model, and taken for names" in done.stderr
+    done, left = asked("question,answer\nc2,no\n")
+    assert left == {"c1", "c3"}
+    assert "names" not in done.stderr
+    known.write_text("question,answer\n\n\nc1,yes\nc2,maybe\n")
+    bad = run("ask", str(path), "--known", str(known), "--next", "9")
+    assert "line 5: 'maybe' is neither yes nor no" in bad.stderr

@@ -17,7 +17,7 @@ from onebit.engine.known import NOTHING
 from onebit.engine.workers import Cpu, Machine, workers
 from onebit.model.gaussians import Gaussians
 from onebit.model.hierarchy import Hierarchy
-from onebit.model.losses import HINGE, LOGISTIC
+from onebit.model.losses import GIBBS, HINGE, LOGISTIC
 from onebit.model.posterior import Posterior
 from onebit.model.priors import Gamma, InverseGamma
 
@@ -205,34 +205,46 @@ def test_auto_stops_at_the_first_four_rounds_that_gain_little(seen, loss):
 def test_a_large_table_settles_where_little_is_still_to_be_gained(seen, monkeypatch, tol):
     hierarchy = setting(seen, (True, True), InverseGamma(1.0, 1.5))
     small = run(seen, hierarchy, LOGISTIC, True, tol=tol, max_iter=400)
+    monkeypatch.setattr(descent, "LARGE_TABLE", seen.n + 1)
+    assert run(seen, hierarchy, LOGISTIC, True, tol=tol, max_iter=400).n_iter == small.n_iter
     monkeypatch.setattr(descent, "LARGE_TABLE", seen.n)
     large = run(seen, hierarchy, LOGISTIC, True, tol=tol, max_iter=400)
     longest = run(seen, hierarchy, LOGISTIC, True, tol=1e-13, max_iter=large.n_iter + 60)
     assert large.converged
     assert large.n_iter < small.n_iter
-    course = longest.path[1 : 2 * large.n_iter : 2]
-    np.testing.assert_array_equal(large.path[1:-1:2], course)
-    gains = course[:-1] - course[1:]
-    rates = np.sqrt(gains[2:] / gains[:-2])
-    rest = np.where(rates < 1.0, gains[2:] * rates / (1.0 - rates), np.inf)
-    little = 5e-5 if tol == "auto" else 10 * tol * course[3:]
-    # ``rest`` begins with the fourth round; variances are held for three.
-    assert (rest <= little)[2:].tolist() == [False] * (len(rest) - 3) + [True]
+    # The same descent, stopped after a half round by its own rule.
+    steps = len(large.path) - 1
+    assert steps in (2 * large.n_iter - 1, 2 * large.n_iter)
+    course = longest.path[:steps]
+    np.testing.assert_array_equal(large.path[:-1], course)
+    gains = course[:-2] - course[2:]
+    rates = gains[2:] / gains[:-2]
+    slowest = np.max([rates[4:], rates[2:-2], rates[:-4]], axis=0)
+    rest = np.where(slowest < 1.0, gains[6:] * slowest / (1.0 - slowest), np.inf)
+    little = 5e-5 if tol == "auto" else 10 * tol * course[8:]
+    # ``rest`` begins with the fifth round; variances are held for three.
+    assert (rest <= little)[4:].tolist() == [False] * (len(rest) - 5) + [True]
     # What is left is of the order of what may be.
-    assert course[-1] - longest.objective < 2 * np.max(little)
+    assert large.objective - longest.objective < 2 * np.max(little)
 
 
-def test_what_rises_or_falls_no_more_slowly_is_not_reckoned_to_end():
-    course = descent.Descent(None, None, LOGISTIC, True, 1.0, Schedule(), NOTHING)
-    course.held = course.told = 0
-    for path, rest in (
-        ([8.0, 8.0, 4.0, 4.0, 2.0, 2.0, 1.0, 1.0], 1.0),  # gains of 4, 2 and 1: as much again is to come
-        ([8.0, 8.0, 7.0, 7.0, 6.0, 6.0, 5.0, 5.0], np.inf),
-        ([8.0, 8.0, 4.0, 4.0, 2.0, 2.0, 3.0, 3.0], np.inf),
-        ([8.0, 8.0, 4.0, 4.0, 2.0, 2.0], np.inf),
-    ):
-        course.path, course.n_iter = path, len(path) // 2
-        assert course._still_to_gain() == pytest.approx(rest)
+@pytest.mark.parametrize(
+    ("course", "rest"),
+    [
+        ([31, 15, 7, 3, 1], 2.0),  # gains of 16, 8, 4 and 2: as much again is to come
+        ([32, 16, 12, 10, 9.9], 0.1),  # a quarter, a half, a twentieth: as if a half
+        ([9, 8, 7, 6, 5], np.inf),
+        ([31, 15, 7, 3, 4], np.inf),
+        ([31, 15, 16, 8, 4], np.inf),
+        ([15, 7, 3, 1], np.inf),
+    ],
+)
+def test_what_is_still_to_be_gained_is_reckoned_by_the_slowest_of_the_last_rates(course, rest):
+    for loss, expected in ((LOGISTIC, rest), (GIBBS, np.inf)):  # steps of the Gibbs loss may rise
+        found = descent.Descent(None, None, loss, True, 1.0, Schedule(), NOTHING)
+        found.held = found.told = 0
+        found.path, found.n_iter = np.repeat(np.array(course, float), 2).tolist(), len(course)
+        assert found._still_to_gain() == pytest.approx(expected)
 
 
 def test_the_start_of_a_fit_is_not_the_saddle_at_zero(small_world):

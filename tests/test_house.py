@@ -208,3 +208,9 @@ def test_documented_parameters_are_those_of_the_signature(name):
         return
     real = set(inspect.signature(inspect.unwrap(thing)).parameters) - {"self", "cls"}
     assert said == real
+
+
+def test_compiled_functions_are_kept_by_the_house_itself():
+    """Numba alone ends a fit where the disk is full."""
+    kept = [path.name for path in HOUSE.rglob("*.py") if "cache=True" in path.read_text()]
+    assert kept == []

@@ -6,9 +6,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.asking.scales import fitted, marginal_likelihood, simulated
-from onebit import LogisticCompleter, plots, simulate
+from onebit import LogisticCompleter, Observations, plots, simulate
+from onebit.completers.summaries import rest_correlations
 from onebit.model.irt import Scale
 from onebit.report import persons, render_report
+from onebit.report.figures import item_curves
 from onebit.report.items import items_of
 from onebit.report.layout import on_one_ruler
 from onebit.report.persons import persons_of
@@ -187,6 +189,7 @@ def test_the_report_lists_the_items_and_what_to_look_at_first():
     assert [item.remark == "" for item in items] == sorted(item.remark == "" for item in items)
     page = render_report(model)
     assert page.count("is its key reversed?") == 1
+    assert "somewhat too small" not in page
     assert "The factor is the ability of each row" in page
     assert "once each row and each column has its own rate" not in page
 
@@ -270,3 +273,42 @@ def test_a_test_of_one_person_has_a_report_and_no_scale(settings):
     assert "As a test" not in render_report(model)
     with pytest.raises(ValueError, match="this model has one row"):
         model.row_summary(scale="irt")
+
+
+def test_items_of_raschs_model_are_not_judged_by_the_discrimination_that_all_share():
+    """Abilities that hardly differ make it small: that is of the test, and of no item."""
+    rng = np.random.default_rng(3)
+    chance = 1.0 / (1.0 + np.exp(-(0.3 * rng.normal(size=(300, 1)) + np.linspace(-1, 1, 8))))
+    items = items_of(fitted((rng.random(chance.shape) < chance).astype(float), 0), "right")
+    assert [item.remark for item in items] == [""] * 8
+    assert not any(item.suspect for item in items)
+
+
+def test_a_rows_further_answers_to_an_item_are_not_the_rest():
+    rng = np.random.default_rng(0)
+    chance = rng.random((400, 4))  # of each row and item by itself: items have nothing in common
+    rows, columns = (np.tile(part.ravel(), 5) for part in np.indices((400, 4)))
+    answers = rng.random(len(rows)) < chance[rows, columns]
+    known = Observations.from_pairs(np.column_stack([rows, columns]), answers)
+    assert np.abs(rest_correlations(known)).max() < 0.12
+    one = Observations.from_pairs([(0, 0), (0, 0), (1, 0), (1, 1)], [1, 0, 1, 0])
+    assert np.isnan(rest_correlations(one)).all()
+
+
+def test_curves_of_suspect_items_are_named_and_few_answers_are_said_to_be_few():
+    _, _, _, answers = simulated(60, plots.NAMED + 2, 6)
+    answers[:, 3] = 1.0 - answers[:, 3]
+    model = fitted(answers, 1)
+    page = render_report(model)
+    (suspect, *_) = items_of(model, "1")
+    assert suspect.id == 3
+    named, unnamed = (item_curves(model, suspects, "1").count(">3</") for suspects in ([3], []))
+    assert named == unnamed + 1
+    assert "somewhat too small" in page
+
+
+def test_of_too_many_persons_the_report_says_where_they_are(monkeypatch, rasch):
+    _, model = rasch
+    assert "no list is made" not in render_report(model)
+    monkeypatch.setattr(persons, "MOST_PLACED", 100)
+    assert "no list is made; <code>onebit rows --scale irt</code> writes all 200" in render_report(model)

@@ -88,3 +88,11 @@ def test_a_program_without_standard_error_is_told_nothing(folder, monkeypatch):
     monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
     monkeypatch.setattr("sys.stderr", None)
     assert made()(2) == 6
+
+
+def test_what_numba_keeps_elsewhere_is_not_compiled_by_others(folder):
+    """Else every process that samples would start others for nothing."""
+    first = made()
+    assert worth_compiling(first)
+    del first._cache._cache_file
+    assert not worth_compiling(first)

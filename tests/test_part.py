@@ -20,7 +20,7 @@ from onebit.model.losses import GIBBS
 @pytest.fixture
 def eager(monkeypatch):
     """Small tables count as large."""
-    monkeypatch.setattr(part, "LARGE_TABLE", 1000)
+    monkeypatch.setattr(part, "_FEWEST_ANSWERS", 1000)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_a_fit_that_starts_from_a_part_begins_lower_and_ends_at_the_same_objecti
     seen, monkeypatch, kind, covariance
 ):
     cold = kind(3, covariance=covariance, random_state=0).fit(seen)
-    monkeypatch.setattr(part, "LARGE_TABLE", 1000)
+    monkeypatch.setattr(part, "_FEWEST_ANSWERS", 1000)
     warm = kind(3, covariance=covariance, random_state=0).fit(seen)
     # Before the first pass over the columns, when the rows were found.
     assert warm.objective_path_[1] < cold.objective_path_[1] - 0.01
@@ -138,7 +138,7 @@ def test_directions_of_the_pattern_are_found_in_a_part(monkeypatch):
         return times(self, side, vectors)
 
     monkeypatch.setattr(CpuPresence, "times", spied)
-    monkeypatch.setattr(part, "LARGE_TABLE", 1000)
+    monkeypatch.setattr(part, "_FEWEST_ANSWERS", 1000)
     Cpu().known(observations, hierarchy, True, (True, True))
     assert walked == [800] * 6  # some hundred rows are too few for as many directions
     monkeypatch.setattr(workers, "ENOUGH_ROWS", 64)

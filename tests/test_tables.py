@@ -641,5 +641,12 @@ def test_a_damaged_header_of_an_array_is_one_clear_error(tmp_path):
 def test_an_entry_cut_before_its_value_is_refused(tmp_path):
     path = tmp_path / "a.mtx"
     path.write_text("%%MatrixMarket matrix coordinate real general\n3 3 3\n1 1 1\n2 1 -1\n3 2")
-    with pytest.raises(TableError, match=r"entry 3 of .* has no value"):
+    with pytest.raises(TableError, match=r"one of entries 1 to .* has no value"):
         read_answers(path)
+
+
+def test_a_value_that_is_written_as_nan_is_a_blank_in_matrix_market_as_elsewhere(tmp_path):
+    matrix = scipy.sparse.coo_matrix(([1.0, 0.0, np.nan], ([0, 1, 2], [0, 1, 1])), shape=(3, 2))
+    scipy.io.mmwrite(tmp_path / "n.mtx", matrix)
+    scipy.sparse.save_npz(tmp_path / "n.npz", matrix)
+    assert read_answers(tmp_path / "n.mtx").n == read_answers(tmp_path / "n.npz").n == 2

@@ -89,8 +89,11 @@ def test_products_of_tall_matrices_are_those_of_numpy(rng, rows, wide, narrow, k
     expected = left.astype(float).T @ right.astype(float)
     np.testing.assert_allclose(tall.inner(left, right, alone), expected, rtol=1e-12, atol=1e-11)
     np.testing.assert_allclose(tall.times(left, small, alone), left.astype(float) @ small, atol=1e-12)
+    itself = tall.inner(left, left, alone)
+    np.testing.assert_allclose(itself, left.astype(float).T @ left.astype(float), rtol=1e-12, atol=1e-11)
     with threads(3) as pool:  # whatever the threads, the same bits
         assert (tall.inner(left, right, pool) == tall.inner(left, right, alone)).all()
+        assert (tall.inner(left, left, pool) == itself).all()
 
 
 @pytest.mark.parametrize("rows", [1, 6, 4096, 4099, 9001])

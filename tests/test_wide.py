@@ -270,6 +270,13 @@ def test_a_third_word_beside_those_that_were_named_is_a_blank_or_one_of_them(tmp
         read_answers(path, wide=True, yes=["Ja"], no=["Nein"])
 
 
+def test_one_column_with_one_word_that_is_a_named_one_but_for_case_is_told_so(tmp_path):
+    rows = [f"r{k},Ja,Nein,{'JA ' if k % 4 else 'Ja'}" for k in range(12)]
+    path = write(tmp_path, "w.csv", "id,a,b,c\n" + "\n".join(rows) + "\n")
+    with pytest.raises(TableError, match="name it, too, with --yes JA, or leave the column out"):
+        read_answers(path, wide=True, yes=["Ja"], no=["Nein"])
+
+
 def test_a_column_of_numbers_among_unusual_words_is_to_be_dropped(tmp_path):
     rows = [f"r{k},{20 + k},Jein,Nope,{'Jein' if k % 2 else 'Nope'}" for k in range(12)]
     path = write(tmp_path, "w.csv", "id,age,a,b,c\n" + "\n".join(rows) + "\n")

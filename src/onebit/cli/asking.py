@@ -113,7 +113,8 @@ def ask(
             raise WrongCommand("--next asks nothing: leave --answers, -n and --width out")
         asked = upcoming is None and answers is None
         if sys.stdin is None and (asked or "-" in (answers, known)):
-            raise ValueError("standard input is closed; name a file with --answers")
+            option = "--known" if known == "-" and not asked else "--answers"
+            raise ValueError(f"standard input is closed; name a file with {option}")
         if answers == "-" and known == "-":
             raise WrongCommand("--answers and --known cannot both be standard input")
         if output is not None:
@@ -327,31 +328,31 @@ def _text(path: Path) -> str:
 
 def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
     """Read one row's answers: a column id and an answer a line, with or without a line of names."""
-    import pyarrow as pa
-
     from onebit.data.tables.answers import is_blank
-    from onebit.data.tables.encoding import TextLookup
 
     name = "standard input" if path == "-" else path
     try:
-        text = sys.stdin.read() if path == "-" else _text(Path(path))
+        text = sys.stdin.read().removeprefix("\ufeff") if path == "-" else _text(Path(path))
         # Line ends within a quoted id are the id's own.
-        lines = list(csv.reader(io.StringIO(text, newline="")))
+        reader = csv.reader(io.StringIO(text, newline=""))
+        numbered = [(reader.line_num, line) for line in reader]
     except (UnicodeDecodeError, csv.Error):
         raise ValueError(f"{name} is not a text file in UTF-8; give CSV: column,answer") from None
-    lines = [line for line in lines if any(field.strip() for field in line)]
-    lookup = TextLookup(fitted.columns_)
+    numbered = [(number, line) for number, line in numbered if any(field.strip() for field in line)]
+    lines = [line for _, line in numbered]
     if lines and len(lines[0]) > 2 and "answer" in lines[0] and {"question", "column"} & set(lines[0]):
         # What this command wrote itself.
         names = lines[0]
         places = names.index("question" if "question" in names else "column"), names.index("answer")
         lines = [[line[place] for place in places if place < len(line)] for line in lines]
-    if lines and lookup.codes(pa.array([lines[0][0].encode()], pa.large_binary()))[0] < 0:
-        # A first line that is about no known column has names, were they also words for yes or no.
-        lines[0] = ["", ""]
     words = _Words(fitted)
+    if lines and typed_codes(fitted.columns_, lines[0][:1])[0] < 0:
+        # A first line that is about no known column has names, were they also words for yes or no.
+        if len(lines[0]) == 2 and words.sign(lines[0][1]) is not None:
+            voice.note(f"{name}: the first line is about no column of the model, and taken for names")
+        lines[0] = ["", ""]
     found: dict[str, int] = {}
-    for number, line in enumerate(lines, start=1):
+    for (number, _), line in zip(numbered, lines, strict=True):
         if len(line) != 2:
             raise ValueError(f"{name}, line {number}: {len(line)} fields; each line is column,answer")
         if words.own(line[1]) is None and is_blank(line[1]):
@@ -363,7 +364,7 @@ def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
             raise ValueError(f"{name}, line {number}: {line[0]!r} has two answers")
         found[line[0]] = sign
     texts = list(found)
-    codes = lookup.codes(pa.array([text.encode() for text in texts], pa.large_binary()))
+    codes = typed_codes(fitted.columns_, texts)
     unknown = int((codes < 0).sum())
     if unknown:
         voice.note(f"{name}: {unknown:,} answers skipped, since the model does not know their columns")

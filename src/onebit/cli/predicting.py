@@ -232,15 +232,8 @@ def check_not_source(output: str, model: Any) -> None:
 
 def _check_names(chosen: Any, model: Any) -> None:
     """Refuse a first line that was taken for names and is a pair of the model's own ids."""
-    import pyarrow as pa
-
-    from onebit.data.tables.encoding import TextLookup
-
     places = ((model.rows_, chosen.row), (model.columns_, chosen.column))
-    named = [
-        TextLookup(index).codes(pa.array([chosen.names[place].encode()], pa.large_binary()))[0] >= 0
-        for index, place in places
-    ]
+    named = [typed_codes(index, [chosen.names[place]])[0] >= 0 for index, place in places]
     if chosen.guessed and all(named):
         pair = ", ".join(chosen.names[place] for _, place in places)
         raise ValueError(f"the first line, {pair!r}, is a pair and no line of names; say --no-header")

@@ -77,8 +77,10 @@ class LogisticCompleter(PairClassifier):
         stops where predictions have settled, by a rule that was measured on eight real tables: after a
         fifth to a half of the rounds (HingeCompleter: three tenths to three quarters), with a log-loss at
         most 0.0005 (0.0025) above the default's. Small tables may gain nothing. Fits of half a million
-        answers and more also end where, by the rate at which gains fall, all further rounds together
-        would lower the objective by less than ten times ``tol`` ("auto": by less than 0.00005).
+        answers and more also end where, by the slowest of the last three rates at which gains fell, all
+        further rounds together would lower the objective by less than ten times ``tol`` ("auto": by less
+        than 0.00005), also in the middle of a round; those of GibbsCompleter and of the paper's method do
+        not.
     random_state : int, RandomState or None
         Seed of the starts. The result does not depend on ``n_jobs``.
     n_jobs : int or None, default -1

@@ -166,15 +166,18 @@ def _on_scale(
 def rest_correlations(known: Observations) -> Array:
     """Return how answers to each column go with the share of "yes" of the same rows' other answers.
 
-    Pearson's correlation, whatever the model; NaN where either is the same for all.
+    Pearson's correlation, whatever the model; NaN where either is the same for all. A row's further
+    answers to the same column are none of the others.
     """
-    view = known.by_row
+    view, size = known.by_row, known.shape[1]
     rows, columns, yes = view.owners(), view.index, (view.sign > 0).astype(float)
     counts, totals = _answered(known, 0, view.size)
-    others = counts[rows] > 1
-    rows, columns, yes = rows[others], columns[others], yes[others]
-    rest = (totals[rows] - yes) / (counts[rows] - 1)
-    size = known.shape[1]
+    entry = np.unique(rows.astype(np.int64) * size + columns, return_inverse=True)[1]
+    repeats, own = np.bincount(entry)[entry], np.bincount(entry, yes)[entry]
+    left = counts[rows] - repeats
+    others = left > 0
+    rest = (totals[rows] - own)[others] / left[others]
+    columns, yes = columns[others], yes[others]
 
     def mean(values: Array) -> Array:
         return np.bincount(columns, values, size) / np.bincount(columns, minlength=size)

@@ -82,5 +82,7 @@ def worth_compiling(made: Any) -> bool:
         return False
     try:
         return not made._cache._cache_file._load_index()
+    except AttributeError:  # numba's own business, which may change
+        return False
     except Exception:  # a damaged file
         return True

@@ -62,9 +62,10 @@ AUTO_GAIN = 5e-5
 # Tables with so many answers are large: their rounds take long enough to reckon what more of them would
 # gain.
 LARGE_TABLE = 500_000
-# A large table's descent has settled also where less than so many times ``tol`` is still to be gained.
-# That too was measured: see docs/benchmarks.md.
+# A large table's descent has settled also where less than so many times ``tol`` is still to be gained, by
+# the slowest of its last rates: a fast one is soon followed by the slower one that it hid.
 STILL_TO_GAIN = 10.0
+RATES = 3
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ class Schedule:
     """How long to iterate: at most ``max_iter`` rounds, until one gains less than ``tol`` (relative).
 
     With "auto", until a round gains less than ``AUTO_GAIN`` an answer. Of a large table, also until all
-    further rounds would gain little, by the rate at which gains fall.
+    further rounds would gain little, by the rates at which gains fall; such a descent may end in the
+    middle of a round, when its rows have moved.
     """
 
     max_iter: int = 200
@@ -276,6 +278,9 @@ class Descent:
                 before = None  # before the other side's is taken: there may be room for one
             if self.n_iter > self.held:
                 self.hyper = self.hierarchy.update(self._sums(), self.hyper, hold)
+            if self._gains_little_more():
+                self.settled = True
+                return
         if self._turns_now():
             self._change_coordinates(hold)
         self._release()
@@ -305,9 +310,6 @@ class Descent:
             return True
         size = max(abs(self.path[-1]), 1e-12)
         tol = self.schedule.tol
-        little = AUTO_GAIN if isinstance(tol, str) else STILL_TO_GAIN * tol * size
-        if self.observations.n >= LARGE_TABLE and self._still_to_gain() <= little:
-            return True
         if isinstance(tol, str):
             if self.n_iter <= max(self.held, self.told) + ROTATE_EVERY:
                 return False
@@ -316,18 +318,27 @@ class Descent:
         # A rise beyond rounding is not convergence.
         return bool(-ROUNDING <= gain / size <= tol)
 
-    def _still_to_gain(self) -> float:
-        """Return what all further rounds would gain, if gains went on to fall as in the last three.
+    def _gains_little_more(self) -> bool:
+        """Say whether all further rounds would gain little, of a large table."""
+        if self.observations.n < LARGE_TABLE:
+            return False
+        tol = self.schedule.tol
+        little = AUTO_GAIN if isinstance(tol, str) else STILL_TO_GAIN * tol * abs(self.path[-1])
+        return self._still_to_gain() <= little
 
-        Infinite where they do not fall, or where steps of this loss may rise.
+    def _still_to_gain(self) -> float:
+        """Return what all further rounds would gain, if gains fell as slowly as in the last few at worst.
+
+        From the states before this half of this round and of the last ones. Infinite where gains do not
+        fall, or where steps of this loss may rise.
         """
-        if self.loss.step < 1.0 or self.n_iter < max(self.held, self.told, 1) + 3:
+        if self.loss.step < 1.0 or self.n_iter < max(self.held, self.told, 1) + RATES + 1:
             return np.inf
-        before, _, last = -np.diff(self.path[-7::2])
-        if not 0.0 < last < before:
+        gains = -np.diff(self.path[-1 - 2 * (RATES + 1) :: 2])
+        if gains.min() <= 0.0:
             return np.inf
-        rate = float(np.sqrt(last / before))
-        return float(last) * rate / (1.0 - rate)
+        rate = float((gains[1:] / gains[:-1]).max())
+        return float(gains[-1]) * rate / (1.0 - rate) if rate < 1.0 else np.inf
 
     def posterior(self) -> Posterior:
         """Return the present posterior."""

@@ -20,6 +20,8 @@ from onebit.model.gaussians import Gaussians
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.posterior import Posterior
 
+# Fits to fewer answers take seconds at most.
+_FEWEST_ANSWERS = LARGE_TABLE
 # Rows and columns have so many answers in a part, on average, for each of their coordinates: from fewer,
 # factors would be lost that all answers show.
 _ANSWERS_EACH = 3.0
@@ -34,7 +36,7 @@ def part_of(observations: Observations, rank: int, rng: np.random.Generator) -> 
     n, (rows, columns) = observations.n, observations.shape
     least = _ANSWERS_EACH * (rank + 1)
     shares = [share for share in _SHARES if share * n >= least * columns]
-    if rank == 0 or n < LARGE_TABLE or n < least * rows or not shares:
+    if rank == 0 or n < _FEWEST_ANSWERS or n < least * rows or not shares:
         return None
     chosen = rng.random(rows) < shares[0]
     if chosen.sum() < least:  # few rows, whose entries were answered again and again

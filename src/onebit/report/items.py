@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onebit.completers.base import PairClassifier
-from onebit.report.words import number, share
+from onebit.report.words import share_answered, with_error, written
 
 # Lines of the table.
 MOST_ITEMS = 200
@@ -21,7 +21,6 @@ ENOUGH_ANSWERS = 200
 _WEAK = 0.5
 # Remarks up to this one are of items that should be looked at.
 _SUSPECT = 3
-NOTHING = "\u2013"  # a dash
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,10 @@ class Item:
 def items_of(model: PairClassifier, yes: str) -> list[Item]:
     """Return the items of a sampled Rasch or two-parameter model, the most suspect ones first."""
     table: Any = model.column_summary(scale="irt")
+    # Of Rasch's model, where all share one discrimination, it says nothing of a single item.
+    alike = len(table) > 1 and table["discrimination"].nunique(dropna=False) == 1
     lines = [
-        (label, line, _remark(line, yes))
+        (label, line, _remark(line, yes, alike))
         for label, line in zip(table.index, table.to_dict("records"), strict=True)
     ]
     lines.sort(key=lambda found: found[2][0])
@@ -66,23 +67,13 @@ def _item(label: Any, line: dict[str, Any], found: tuple[int, str]) -> Item:
     )  # fmt: skip
 
 
-def share_answered(line: dict[str, Any]) -> str:
-    """Return the share of "yes" among the answers of one line of a summary, a dash without any."""
-    return share(line["answered_share"], 0) if line["answers"] else NOTHING
-
-
-def written(value: float, how: str) -> str:
-    """Return a number as it is printed, a dash where there is none."""
-    return number(value, how) if np.isfinite(value) else NOTHING
-
-
-def with_error(value: float, error: float, how: str) -> str:
-    """Return a number with its standard error, a dash where there is none."""
-    return f"{number(value, how)} ± {number(error, '.2f')}" if np.isfinite(value) else NOTHING
-
-
-def _remark(line: dict[str, Any], yes: str) -> tuple[int, str]:
+def _remark(line: dict[str, Any], yes: str, alike: bool) -> tuple[int, str]:
     """Say what a person who made the test would want to look at, after how pressing it is; or nothing."""
+    if alike:
+        if not line["answers"]:
+            return 4, "nobody answered"
+        worse = max(line["infit"], line["outfit"]) > MISFIT
+        return (3, "foreseen worse than the model says") if worse else (6, "")
     slope, error = line["discrimination"], line["discrimination_se"]
     if not np.isfinite(slope):
         return 4, f"all or none got {yes}" if line["answers"] else "nobody answered"

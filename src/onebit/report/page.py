@@ -33,7 +33,7 @@ from onebit.model.diagnostics import sampling_words
 from onebit.report import figures
 from onebit.report.items import ENOUGH_ANSWERS, MISFIT, items_of
 from onebit.report.layout import effects_of, factors_of, on_one_ruler, places, principal, scale_of
-from onebit.report.persons import persons_of
+from onebit.report.persons import MOST_PLACED, persons_of
 from onebit.report.policy import policy
 from onebit.report.summary import answer_count, answered_share, settings_of
 from onebit.report.told import strongest_features
@@ -293,8 +293,8 @@ def _add_scale(model: PairClassifier, facts: dict[str, Any], drawn: dict[str, st
         return
     facts["items"] = items_of(model, facts["yes_word"])
     facts["misfit"], facts["enough_answers"] = MISFIT, ENOUGH_ANSWERS
-    facts["few_answers"] = min(item.answers for item in facts["items"]) < ENOUGH_ANSWERS
-    facts["persons"] = persons_of(model)
+    facts["few_answers"] = any(0 < item.answers < ENOUGH_ANSWERS for item in facts["items"])
+    facts["persons"], facts["most_placed"] = persons_of(model), MOST_PLACED
     suspects = [item.id for item in facts["items"] if item.suspect]
     drawn["curves"] = figures.item_curves(model, suspects, facts["yes_word"])
     drawn["information"] = figures.information(model)

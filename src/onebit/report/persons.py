@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onebit.completers.base import PairClassifier
-from onebit.report.items import share_answered, with_error, written
+from onebit.report.words import share_answered, with_error, written
 
 # Lines of the table: of more persons, the ablest and the least able.
 MOST_PERSONS = 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from onebit.completers.base import PairClassifier
 from onebit.completers.gibbs import GibbsCompleter
 
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
+NOTHING = "\N{EN DASH}"
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # A title of a side or of a page is read at a glance.
 _LONGEST_SIDE = 32
@@ -40,6 +42,21 @@ def share(value: float, digits: int = 1) -> str:
     while digits < 6 and float(f"{100 * value:.{digits}f}") in (0.0, 100.0):
         digits += 1
     return f"{100 * value:.{digits}f} %"
+
+
+def share_answered(line: dict[str, Any]) -> str:
+    """Return the share of "yes" among the answers of one line of a summary, a dash without any."""
+    return share(line["answered_share"], 0) if line["answers"] else NOTHING
+
+
+def written(value: float, how: str) -> str:
+    """Return a number as it is printed, a dash where there is none."""
+    return number(value, how) if math.isfinite(value) else NOTHING
+
+
+def with_error(value: float, error: float, how: str) -> str:
+    """Return a number with its standard error, a dash where there is none."""
+    return f"{number(value, how)} ± {number(error, '.2f')}" if math.isfinite(value) else NOTHING
 
 
 def cut(text: str, longest: int) -> str:

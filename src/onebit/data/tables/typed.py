@@ -25,6 +25,8 @@ from onebit.data.tables.problems import TableError, shown
 from onebit.data.tables.sources import LINES, SAMPLE, Batch, Choose, Source
 
 # What parsers raise on bytes that are not theirs.
+# How programs write a value that is not there.
+_NO_NUMBER = ["NaN", "nan", "NAN"]
 _BROKEN = (
     ValueError, OSError, OverflowError, IndexError, KeyError, TypeError, EOFError, MemoryError,
     NotImplementedError, AttributeError, zipfile.BadZipFile, zlib.error, RuntimeError,
@@ -208,10 +210,20 @@ def _market(source: Source) -> Iterator[dict[str, Any]]:
     done = 0
     entries, advice = f"the entries of {source.name}", "a line holds one entry: row, column and value"
     data = io.BufferedReader(Bounded(source.stream, entries, 1, LONGEST_RECORD, advice))
-    for chunk in pd.read_csv(
+    chunks = pd.read_csv(
         data, sep=r"\s+", header=None, names=[*names, "answer"], dtype=names | {"answer": float},
-        chunksize=LINES, index_col=False,
-    ):  # fmt: skip
+        chunksize=LINES, index_col=False, keep_default_na=False, na_values={"answer": _NO_NUMBER},
+    )  # fmt: skip
+    while True:
+        try:
+            chunk = next(chunks)
+        except StopIteration:
+            break
+        except ValueError as error:
+            if "string to float: ''" not in str(error):
+                raise
+            where = f"entries {done + 1} to {done + LINES}"
+            raise TableError(f"one of {where} of {source.name} has no value") from None
         if kind == "coordinate":
             row, column = chunk["row"].to_numpy(), chunk["column"].to_numpy()
         else:  # column by column
@@ -221,9 +233,6 @@ def _market(source: Source) -> Iterator[dict[str, Any]]:
         value = chunk["answer"].to_numpy()
         if done > expected or ((row < 1) | (row > rows) | (column < 1) | (column > columns)).any():
             raise TableError(f"{source.name} holds entries beyond its size, {rows} x {columns}")
-        if kind == "coordinate" and np.isnan(value).any():
-            which = done - len(value) + int(np.argmax(np.isnan(value))) + 1
-            raise TableError(f"entry {which} of {source.name} has no value")
         if symmetry == "symmetric":
             mirror = row != column
             row, column = np.append(row, column[mirror]), np.append(column, row[mirror])

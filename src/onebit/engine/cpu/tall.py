@@ -123,6 +123,8 @@ def inner(left: NDArray[Any], right: NDArray[Any], pool: Threads) -> Array:
     >>> inner(np.ones((3, 1)), np.arange(6.0).reshape(3, 2), Threads(1, None))
     array([[6., 9.]])
     """
+    if right.shape[1] > left.shape[1]:
+        return np.ascontiguousarray(inner(right, left, pool).T)
     if len(left) <= _BLOCK:
         wide = np.asarray(left, float)  # a product of one matrix with itself takes half the work of two
         return np.asarray(wide.T @ (wide if left is right else np.asarray(right, float)))
