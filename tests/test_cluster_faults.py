@@ -158,13 +158,13 @@ def test_nobody_waits_for_ever(folder):
 def test_a_scheduler_that_does_not_answer_is_an_error(processes, folder, monkeypatch):
     from distributed import Client
 
-    monkeypatch.setattr("onebit.engine.cluster.client._ANSWER", 5.0)
+    monkeypatch.setattr("onebit.engine.cluster.client._ANSWER", 2.0)
     scheduler = processes.running[0].pid
     with Client(processes.address, timeout=60) as client:
         stop = at_round(3, lambda: os.kill(scheduler, signal.SIGSTOP))
         begin = time.monotonic()
         with pytest.raises(onebit.dask.ClusterError, match="the cluster was lost"):
-            onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS), callback=stop, patience=5)
+            onebit.dask.fit(client, folder, LogisticCompleter(**SETTINGS), callback=stop, patience=2)
         assert time.monotonic() - begin < 100
         os.kill(scheduler, signal.SIGCONT)
 

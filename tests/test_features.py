@@ -111,7 +111,7 @@ def test_intervals_of_sampled_effects_cover_the_truth_and_nothing_is_pruned_to_n
     covered, silent = [], []
     for seed in range(20):
         people, pairs, answers, _ = world(seed)
-        chain = {"n_samples": 150, "n_chains": 1}
+        chain = {"n_samples": 90, "n_chains": 1}
         model = LogisticCompleter(3, inference="sampling", **chain, random_state=seed)
         found = model.fit(pairs, answers, row_features=people).feature_effects_.set_index("feature")
         truth = pd.Series(true_effects(people))

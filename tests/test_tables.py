@@ -641,7 +641,10 @@ def test_a_damaged_header_of_an_array_is_one_clear_error(tmp_path):
 def test_an_entry_cut_before_its_value_is_refused(tmp_path):
     path = tmp_path / "a.mtx"
     path.write_text("%%MatrixMarket matrix coordinate real general\n3 3 3\n1 1 1\n2 1 -1\n3 2")
-    with pytest.raises(TableError, match=r"one of entries 1 to .* has no value"):
+    with pytest.raises(
+        TableError,
+        match=r"one of entries 1 to 3 of .*a\.mtx has no value; a line holds one entry",
+    ):
         read_answers(path)
 
 

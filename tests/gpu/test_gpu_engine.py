@@ -133,13 +133,13 @@ def test_a_side_that_walks_ahead_changes_no_round(loss, gpu, monkeypatch):
         begins(walk, *arguments)
 
     def descended():
-        settings = {"full": True, "temperature": 1.0, "schedule": Schedule(9, 1e-12), "workers": gpu}
+        settings = {"full": True, "temperature": 1.0, "schedule": Schedule(5, 1e-12), "workers": gpu}
         return minimise(seen, hierarchy, loss, begin, **settings).path
 
     monkeypatch.setattr(walks.Walk, "begin", noted)
     ahead = descended()
-    # Two a round, but for the columns of the fourth and the eighth, which coordinates follow.
-    assert len(begun) == (16 if loss is LOGISTIC else 0)
+    # Two a round, but for the columns of the fourth, which coordinates follow.
+    assert len(begun) == (9 if loss is LOGISTIC else 0)
     monkeypatch.setattr(side.DeviceSide, "lead_to", lambda *_: None)
     np.testing.assert_array_equal(descended(), ahead)
 

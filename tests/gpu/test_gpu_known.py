@@ -83,7 +83,7 @@ def test_a_completer_with_pattern_and_features_fits_on_the_device(rng):
         {"id": np.arange(20), "age": rng.normal(size=20), "member": rng.random(20) < 0.5}
     )
     models = [
-        LogisticCompleter(2, random_state=0, device=where, max_iter=8).fit(
+        LogisticCompleter(2, random_state=0, device=where, max_iter=5).fit(
             pairs, answers, row_features=people
         )
         for where in ("cpu", "cuda")

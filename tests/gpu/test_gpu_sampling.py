@@ -300,7 +300,7 @@ def test_a_sampled_fit_runs_on_the_gpu_from_end_to_end(small, tmp_path):
     rng = np.random.default_rng(1)
     pairs = np.argwhere(rng.random(small) < 0.8)
     answers = rng.random(len(pairs)) < 0.6
-    draws = 3 if gpus.interpreted() else 60
+    draws = 2 if gpus.interpreted() else 60
     settings = {"inference": "sampling", "n_samples": draws, "n_chains": 2, "n_burn_in": 1, "max_iter": 2}
     models = [
         LogisticCompleter(2, random_state=0, device="cuda", **settings).fit(pairs, answers)

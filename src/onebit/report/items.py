@@ -47,7 +47,8 @@ def items_of(model: PairClassifier, yes: str) -> list[Item]:
     """Return the items of a sampled Rasch or two-parameter model, the most suspect ones first."""
     table: Any = model.column_summary(scale="irt")
     # Of Rasch's model, where all share one discrimination, it says nothing of a single item.
-    alike = len(table) > 1 and table["discrimination"].nunique(dropna=False) == 1
+    slopes = table["discrimination"]
+    alike = len(table) > 1 and slopes.notna().all() and slopes.nunique() == 1
     lines = [
         (label, line, _remark(line, yes, alike))
         for label, line in zip(table.index, table.to_dict("records"), strict=True)

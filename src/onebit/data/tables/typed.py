@@ -26,7 +26,7 @@ from onebit.data.tables.sources import LINES, SAMPLE, Batch, Choose, Source
 
 # What parsers raise on bytes that are not theirs.
 # How programs write a value that is not there.
-_NO_NUMBER = ["NaN", "nan", "NAN"]
+_NO_NUMBER = ["NaN", "nan", "NAN", "-NaN", "-nan", "NA"]
 _BROKEN = (
     ValueError, OSError, OverflowError, IndexError, KeyError, TypeError, EOFError, MemoryError,
     NotImplementedError, AttributeError, zipfile.BadZipFile, zlib.error, RuntimeError,
@@ -222,8 +222,8 @@ def _market(source: Source) -> Iterator[dict[str, Any]]:
         except ValueError as error:
             if "string to float: ''" not in str(error):
                 raise
-            where = f"entries {done + 1} to {done + LINES}"
-            raise TableError(f"one of {where} of {source.name} has no value") from None
+            where = f"entries {done + 1} to {min(done + LINES, expected)} of {source.name}"
+            raise TableError(f"one of {where} has no value; {advice}") from None
         if kind == "coordinate":
             row, column = chunk["row"].to_numpy(), chunk["column"].to_numpy()
         else:  # column by column
