@@ -140,7 +140,7 @@ def test_a_pipeline_answers_from_a_file(model, tmp_path):
     out = tmp_path / "asked.csv"
     result = run("ask", model, "--answers", str(script), "--explore", "0.2", "-o", str(out))
     assert result.exit_code == 0, result.output
-    assert "1 answers skipped" in result.output
+    assert "1 answer skipped, since the model does not know their columns, the first " in result.output
     assert "assuming no model (exact)" in result.output
     found = pd.read_csv(out)
     assert len(found) == 12
@@ -345,3 +345,22 @@ def test_known_answers_are_read_from_standard_input_as_from_a_file(tmp_path):
     known.write_text("question,answer\n\n\nc1,yes\nc2,maybe\n")
     bad = run("ask", str(path), "--known", str(known), "--next", "9")
     assert "line 5: 'maybe' is neither yes nor no" in bad.stderr
+
+
+def test_what_an_interview_could_not_use_is_named_before_it_begins(tmp_path):
+    pairs = [(i, f"c{j}") for i in range(10) for j in range(3)]
+    answers = np.random.default_rng(0).integers(2, size=len(pairs))
+    path, known = str(tmp_path / "m.onebit"), tmp_path / "known.csv"
+    onebit.LogisticCompleter(1, random_state=0).fit(pairs, answers).save(path)
+    asked = tmp_path / "asked.csv"
+    # A table of ids of both kinds would be refused by an update, when all is answered.
+    refused = run("ask", path, "--as", "newbie", "-o", str(asked))
+    assert refused.exit_code == 1
+    assert "choose a number with --as, such as 10" in refused.stderr
+    assert run("ask", path, "--as", "10", "-n", "1", "-o", str(asked), typed="y\n").exit_code == 0
+    updated = run("update", path, str(asked), "-o", str(tmp_path / "more.onebit"))
+    assert updated.exit_code == 0, updated.stderr
+    known.write_text("item,right\nItem 0,1\nItem 1,0\n")
+    refused = run("ask", path, "--known", str(known), "--next", "1")
+    assert refused.exit_code == 1
+    assert "knows none of its columns, the first 'Item 0'; it has 'c0', 'c1', 'c2', ..." in refused.stderr

@@ -175,7 +175,13 @@ def ask(
 
 
 def _check_new(fitted: Any, name: str) -> None:
-    """Say that somebody is no new row, where that is so."""
+    """Say that somebody is no new row, or has a name that an update would refuse, where that is so."""
+    labels = fitted.rows_.labels
+    if labels.dtype.kind in "iu" and not name.strip().removeprefix("-").isdecimal():
+        raise ValueError(
+            f"the model's row ids are whole numbers, and {name!r} is none: an update would refuse it; "
+            f"choose a number with --as, such as {int(labels.max()) + 1}"
+        )
     if typed_codes(fitted.rows_, [name])[0] >= 0:
         raise ValueError(
             f"the model has the row {name!r} already, whose answers an interview would not use, and "
@@ -365,8 +371,15 @@ def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
         found[line[0]] = sign
     texts = list(found)
     codes = typed_codes(fitted.columns_, texts)
-    unknown = int((codes < 0).sum())
+    labels, unknown = fitted.columns_.labels, int((codes < 0).sum())
     if unknown:
-        voice.note(f"{name}: {unknown:,} answers skipped, since the model does not know their columns")
-    labels = fitted.columns_.labels
+        first = f"the first {texts[int((codes < 0).argmax())]!r}"
+        own = ", ".join(repr(str(label)) for label in labels[:3])
+        if unknown == len(texts):
+            raise ValueError(f"{name}: the model knows none of its columns, {first}; it has {own}, ...")
+        answers = "1 answer" if unknown == 1 else f"{unknown:,} answers"
+        voice.note(
+            f"{name}: {answers} skipped, since the model does not know their columns, {first}; it has "
+            f"{own}, ..."
+        )
     return {labels[code]: found[text] for code, text in zip(codes, texts, strict=True) if code >= 0}
