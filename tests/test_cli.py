@@ -111,3 +111,17 @@ def test_answers_that_are_all_the_same_are_spoken_of(tmp_path, other):
     )
     assert result.exit_code == 0, result.output
     assert ("all answers are the same" in result.output) == (other == "yes")
+
+
+def test_advice_of_the_library_is_spelt_as_options_of_the_shell():
+    from onebit.cli.shell import _message
+
+    for said, spelt in (
+        ("fit with certify=0.1 to hold", "fit with --certify 0.1 to hold"),
+        ("certify=0.1. Others", "--certify 0.1. Others"),
+        ('or with inference="variational"', "or with --inference variational"),
+        ("or with pattern=None", "or with --pattern none"),
+        ("certify_rows=0.2 of 3", "--certify-rows 0.2 of 3"),
+        ("as certify=(pairs, answers)", "as certify=(pairs, answers)"),
+    ):
+        assert _message(ValueError(said)) == spelt

@@ -479,3 +479,14 @@ def test_a_reader_that_has_seen_enough_is_no_error(folder):
 
 def test_version():
     assert run("--version").stdout == f"onebit {onebit.__version__}\n"
+
+
+def test_answers_to_a_pair_that_has_one_are_counted_aloud(tmp_path):
+    table = tmp_path / "long.csv"
+    lines = [f"r{i},c{j},{(i * j) % 2}" for i in range(12) for j in range(6)]
+    command = ["fit", str(table), "-m", "logistic", "-o", str(tmp_path / "m.onebit"), "--certify", "0"]
+    for more, said in (([], False), (lines[:7], True)):
+        table.write_text("student,item,right\n" + "\n".join(lines + more) + "\n")
+        result = run(*command)
+        assert result.exit_code == 0, result.stderr
+        assert ("7 answers are to pairs that have one already; each counts" in result.stderr) == said

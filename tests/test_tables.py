@@ -653,3 +653,21 @@ def test_a_value_that_is_written_as_nan_is_a_blank_in_matrix_market_as_elsewhere
     scipy.io.mmwrite(tmp_path / "n.mtx", matrix)
     scipy.sparse.save_npz(tmp_path / "n.npz", matrix)
     assert read_answers(tmp_path / "n.mtx").n == read_answers(tmp_path / "n.npz").n == 2
+
+
+@pytest.mark.parametrize(
+    ("rating", "threshold", "advice"),
+    [
+        ("{}%", None, "if these are ratings in percent, take the % signs out, and say --threshold 50"),
+        ("{}%", 50.0, "'20%' is not a number; take the % signs out"),
+        ('"{},5"', 50.0, "'20,5' is not a number; write 20.5, with a decimal point"),
+    ],
+)
+def test_ratings_that_are_no_numbers_by_their_signs_are_told_how_to_become_some(
+    tmp_path, rating, threshold, advice
+):
+    lines = [f"r{k},c,{rating.format(20 + 10 * k)}" for k in range(7)]
+    path = tmp_path / "p.csv"
+    path.write_text("row,column,answer\n" + "\n".join(lines) + "\n")
+    with pytest.raises(TableError, match=re.escape(advice)):
+        read_answers(path, threshold=threshold)

@@ -35,6 +35,9 @@ from onebit.cli.shell import (
 )
 from onebit.data.files import identity
 
+# Larger tables are not sorted on the host to count what stands twice in them.
+_FEW = 1_000_000
+
 # Beyond so many answers they are sorted where the fit is, and not looked at before.
 LOOKED_AT = 10_000_000
 
@@ -228,6 +231,8 @@ def fit(
         reading = read(voice, file, *options, after=certify_after)
         seen = told(voice, reading.observations, (row_features, col_features), (row, col))
         rows, columns = seen.shape
+        if reading.repeats is None and (again := _answered_again(seen)):
+            voice.note(f"{file}: {again:,} answers are to pairs that have one already; each counts")
         held: Any = certify
         if own:
             held = reading.held_out
@@ -346,3 +351,10 @@ def _save(estimator: Any, output: str, answers: bool, checkpoint: str | None) ->
         rescue.parent.mkdir(parents=True, exist_ok=True)
         estimator.save(rescue, answers=answers)
         raise ValueError(f"{output}: {error.strerror or error}; the model is in {rescue}") from None
+
+
+def _answered_again(seen: Any) -> int:
+    """Count the answers to pairs that have one already, of tables that are sorted in a moment."""
+    import numpy as np
+
+    return 0 if seen.n > _FEW else int((np.diff(seen.entry_numbers()) == 0).sum())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 import warnings
@@ -33,6 +34,8 @@ from onebit.engine.checkpoint import own_name
 from onebit.engine.gpu.device import DeviceError
 
 FAILED, WRONG, STOPPED = 1, 2, 130
+# Parameters as the library spells them, which are options here.
+_SPELT = re.compile(r'\b(certify|certify_rows|pattern|inference)="?(\d+(?:\.\d+)?|None|[a-z]+(?="))"?')
 
 Tell = Callable[[int, int, object], None]
 
@@ -73,7 +76,7 @@ def _message(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, ModuleNotFoundError) and error.name == "pyarrow":
         return "files are read with pyarrow, which is not installed: pip install pyarrow"
-    return str(error)
+    return _SPELT.sub(lambda found: f"--{found[1].replace('_', '-')} {found[2].lower()}", str(error))
 
 
 class Voice:

@@ -88,6 +88,16 @@ def _plain_number(word: str) -> str:
     return str(int(number)) if number in (-1.0, 0.0, 1.0) else word
 
 
+def _as_number(text: str) -> str:
+    """Say how to write what would be a number but for a percent sign or a decimal comma; or nothing."""
+    bare = text.strip()
+    if bare.endswith("%") and _number(bare.rstrip("% ").replace(",", ".")) is not None:
+        return "take the % signs out"
+    if bare.count(",") == 1 and _number(bare.replace(",", ".")) is not None:
+        return f"write {bare.replace(',', '.')}, with a decimal point"
+    return ""
+
+
 def _number(word: str) -> float | None:
     try:
         return float(word)
@@ -278,13 +288,20 @@ class Vocabulary:
 
     def hint(self, found: Mapping[str, int], text: str = "") -> str:
         """Say what to do about a bad field ``text``, among fields that were ``found`` so often."""
-        if self.threshold is not None or (self._words and not text.strip()):
+        if self.threshold is not None:
+            return _as_number(text)
+        if self._words and not text.strip():
             return ""
         if self._words:
             return f"{self.taken_for(text)}, mend it, or leave bad lines out with --skip-bad"
         kinds = list(kinds_of(found))
         others = "say --blank WORD for each that is no answer"
         numbers = {_number(kind) for kind in kinds}
+        if kinds and all(kind.strip().endswith("%") and _as_number(kind) for kind in kinds):
+            middle = _middle([kind.strip().rstrip("% ") for kind in kinds])
+            return (
+                f"if these are ratings in percent, {_as_number(kinds[0])}, and say --threshold {middle}"
+            )
         if any(NOT_UTF8 in kind for kind in kinds):
             return "save the file as UTF-8, or leave lines with such answers out with --skip-bad"
         if numbers == {-1.0, 0.0, 1.0}:
