@@ -27,7 +27,8 @@ _SUSPECT = 3
 class Item:
     """One line: what is known of an item as it is printed, and what there is to say of it.
 
-    ``id`` is the item's own; ``suspect`` says whether it should be looked at.
+    ``id`` is the item's own; ``suspect`` says whether it should be looked at, ``reversed`` whether the
+    abler do worse.
     """
 
     id: Any
@@ -41,6 +42,7 @@ class Item:
     outfit: str
     remark: str
     suspect: bool
+    reversed: bool
 
 
 def items_of(model: PairClassifier, yes: str) -> list[Item]:
@@ -64,7 +66,7 @@ def _item(label: Any, line: dict[str, Any], found: tuple[int, str]) -> Item:
         with_error(line["difficulty"], line["difficulty_se"], "+.2f"),
         with_error(line["discrimination"], line["discrimination_se"], ".2f"),
         written(line["rest_correlation"], ".2f"), written(line["infit"], ".2f"),
-        written(line["outfit"], ".2f"), remark, pressing <= _SUSPECT,
+        written(line["outfit"], ".2f"), remark, pressing <= _SUSPECT, pressing == 0,
     )  # fmt: skip
 
 
