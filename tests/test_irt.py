@@ -189,7 +189,7 @@ def test_the_report_lists_the_items_and_what_to_look_at_first():
     assert [item.remark == "" for item in items] == sorted(item.remark == "" for item in items)
     page = render_report(model)
     assert page.count("is its key reversed?") == 1
-    assert page.count("the wrong way round, the reverse is true: those further on get yes less often") == 1
+    assert page.count("the reverse is true: those further on get yes less often") == 1
     assert "somewhat too small" not in page
     assert "The factor is the ability of each row" in page
     assert "once each row and each column has its own rate" not in page
