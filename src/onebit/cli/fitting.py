@@ -35,9 +35,6 @@ from onebit.cli.shell import (
 )
 from onebit.data.files import identity
 
-# Larger tables are not sorted on the host to count what stands twice in them.
-_FEW = 1_000_000
-
 # Beyond so many answers they are sorted where the fit is, and not looked at before.
 LOOKED_AT = 10_000_000
 
@@ -357,4 +354,4 @@ def _answered_again(seen: Any) -> int:
     """Count the answers to pairs that have one already, of tables that are sorted in a moment."""
     import numpy as np
 
-    return 0 if seen.n > _FEW else int((np.diff(seen.entry_numbers()) == 0).sum())
+    return 0 if seen.n > LOOKED_AT else int((np.diff(seen.entry_numbers()) == 0).sum())

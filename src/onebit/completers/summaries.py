@@ -172,7 +172,7 @@ def rest_correlations(known: Observations) -> Array:
     view, size = known.by_row, known.shape[1]
     rows, columns, yes = view.owners(), view.index, (view.sign > 0).astype(float)
     counts, totals = _answered(known, 0, view.size)
-    entry = np.unique(rows.astype(np.int64) * size + columns, return_inverse=True)[1]
+    entry = np.unique(known.entry_numbers(), return_inverse=True)[1]
     repeats, own = np.bincount(entry)[entry], np.bincount(entry, yes)[entry]
     left = counts[rows] - repeats
     others = left > 0

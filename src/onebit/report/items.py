@@ -72,14 +72,13 @@ def _item(label: Any, line: dict[str, Any], found: tuple[int, str]) -> Item:
 
 def _remark(line: dict[str, Any], yes: str, alike: bool) -> tuple[int, str]:
     """Say what a person who made the test would want to look at, after how pressing it is; or nothing."""
-    if alike:
-        if not line["answers"]:
-            return 4, "nobody answered"
-        worse = max(line["infit"], line["outfit"]) > MISFIT
-        return (3, "foreseen worse than the model says") if worse else (6, "")
     slope, error = line["discrimination"], line["discrimination_se"]
+    if not line["answers"]:
+        return 4, "nobody answered"
     if not np.isfinite(slope):
-        return 4, f"all or none got {yes}" if line["answers"] else "nobody answered"
+        return 4, f"all or none got {yes}"
+    if alike:  # it is not this item's
+        slope, error = np.inf, 0.0
     if slope + 2.0 * error < 0.0:
         return 0, f"the wrong way round: the abler get {yes} less often; is its key reversed?"
     if slope + error < 0.0:
