@@ -12,9 +12,13 @@ import pytest
 from numba.core import event
 
 from onebit import AutoCompleter, LogisticCompleter, simulate
-from onebit.engine.cpu import compilation
+from onebit.engine.cpu import ahead, compilation, rehearsal
+from onebit.engine.cpu.ahead import Rehearsal
 from onebit.engine.cpu.compilation import MESSAGE, announced
-from onebit.engine.sampling import ahead, passes, whole
+from onebit.engine.cpu.passes import fill_table, update_full
+from onebit.engine.cpu.solve import solve_lanes
+from onebit.engine.sampling import passes, whole
+from onebit.engine.sampling import rehearsal as sampling
 
 SAMPLERS = (passes.sample_rows, passes.draw_lanes, whole.along_blocks)
 
@@ -132,40 +136,55 @@ def started(monkeypatch):
 
     monkeypatch.setattr(ahead.subprocess, "Popen", start)
     monkeypatch.setattr(ahead, "worth_compiling", lambda kernel: True)
-    monkeypatch.setattr(ahead, "_tried", False)
-    monkeypatch.setattr(ahead, "_others", [])
+    monkeypatch.setattr(Rehearsal, "running", 0)
     monkeypatch.delenv(ahead.MARK, raising=False)
     return found
 
 
-def test_the_samplers_are_compiled_beside_the_first_fits_once(started, monkeypatch, tmp_path):
+@pytest.fixture
+def rehearsed():
+    """A rehearsal of two parts."""
+    return Rehearsal("some.module", ("one", "two"), "kernel")
+
+
+def test_kernels_are_compiled_beside_the_first_fit_once(started, rehearsed, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", ["", tmp_path, *sys.path])  # a path that is no text is nobody's
     ended = []
     monkeypatch.setattr(ahead.atexit, "register", ended.append)
-    ahead.begin(1)  # whoever asks for one thread gets one
+    assert not rehearsed.begin(1)  # whoever asks for one thread gets one
     assert not started
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(ahead.begin, [2] * 8))
-    assert ahead.PARTS == ("compile_rows", "compile_moves")
-    assert len(started) == len(ahead.PARTS)
-    assert ended == [ahead._end]
-    for process, part in zip(started, ahead.PARTS, strict=True):
+        assert sum(pool.map(rehearsed.begin, [2] * 8)) == 1
+    assert len(started) == 2
+    assert ended == [rehearsed._end]
+    for process, part in zip(started, ("one", "two"), strict=True):
         assert process.command[:2] == [sys.executable, "-P"]
-        assert process.command[-1].endswith(f"import {part}; {part}()")
+        assert process.command[-1].endswith(f"from some.module import {part}; {part}()")
         assert process.environment[ahead.MARK] == "1"  # it starts none itself
     folders = started[0].environment["PYTHONPATH"].split(os.pathsep)
     assert "" not in folders
     assert [path for path in sys.path if isinstance(path, str) and path] == folders
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: ahead.wait(), range(8)))
+        list(pool.map(lambda _: rehearsed.wait(), range(8)))
     assert all(process.waited for process in started)
-    assert ahead._others == []
-    ahead.begin(2)
-    assert len(started) == len(ahead.PARTS)
+    assert Rehearsal.running == 0
+    assert not rehearsed.begin(2)
+    assert len(started) == 2
+
+
+@pytest.mark.parametrize(("threads", "both"), [(2, False), (3, True)])
+def test_a_second_rehearsal_begins_where_there_are_cores_for_it(started, rehearsed, threads, both):
+    second = Rehearsal("another.module", ("three",), "kernel")
+    assert rehearsed.begin(threads)
+    assert second.begin(threads) == both
+    rehearsed.wait()
+    second.wait()
+    assert Rehearsal.running == 0
+    assert second.begin(threads) != both  # it was not tried before, or was
 
 
 @pytest.mark.parametrize("what", ["compiled", "frozen", "inside", "another program"])
-def test_no_process_is_started_where_there_is_no_need_or_no_python(started, monkeypatch, what):
+def test_no_process_is_started_where_there_is_no_need_or_no_python(started, rehearsed, monkeypatch, what):
     if what == "compiled":
         monkeypatch.setattr(ahead, "worth_compiling", lambda kernel: False)
     elif what == "frozen":
@@ -174,33 +193,50 @@ def test_no_process_is_started_where_there_is_no_need_or_no_python(started, monk
         monkeypatch.setenv(ahead.MARK, "1")
     else:
         monkeypatch.setattr(sys, "executable", "/usr/bin/uwsgi")
-    ahead.begin(2)
+    assert not rehearsed.begin(2)
     assert not started
 
 
-def test_a_process_that_hangs_is_ended(started, monkeypatch):
+def test_a_process_that_hangs_is_ended(started, rehearsed, monkeypatch):
     monkeypatch.setattr(Pretended, "hangs", True)
-    ahead.begin(2)
-    ahead.wait()
+    rehearsed.begin(2)
+    rehearsed.wait()
     assert all(process.killed for process in started)
 
 
-def test_sampled_fits_and_searches_begin_it_and_wait_for_it(monkeypatch, small_world):
+def test_fits_and_searches_begin_rehearsals_and_wait_for_them(monkeypatch, small_world):
     told = []
-    monkeypatch.setattr(ahead, "begin", lambda threads: told.append(threads))
-    monkeypatch.setattr(ahead, "wait", lambda: told.append("wait"))
+    for rehearsal_, name in ((sampling.SAMPLERS, "samplers"), (rehearsal.DESCENT, "descent")):
+        monkeypatch.setattr(rehearsal_, "begin", lambda threads, name=name: told.append((name, threads)))
+        monkeypatch.setattr(rehearsal_, "wait", lambda name=name: told.append((name, "wait")))
     sampled = LogisticCompleter(1, inference="sampling", n_samples=4, n_burn_in=1, n_chains=1, n_jobs=2)
     sampled.fit(small_world.pairs, small_world.answers)
-    assert told == [2, "wait"]
+    assert [told[0], told[-1]] == [("samplers", 2), ("samplers", "wait")]
+    assert ("descent", 2) not in told
     told.clear()
+    LogisticCompleter(1, n_jobs=2).fit(small_world.pairs, small_world.answers)
+    assert told == [("descent", 2), ("descent", "wait")]
+    told.clear()
+    LogisticCompleter(1, covariance="diagonal", n_jobs=2).fit(small_world.pairs, small_world.answers)
     AutoCompleter(sampling_seconds=0, n_jobs=2).fit(small_world.pairs, small_world.answers)
-    assert told == []
+    assert ("samplers", 2) not in told
+    assert told[0] == ("descent", "wait")  # of the diagonal family there is nothing to rehearse
+    told.clear()
     AutoCompleter(sampling_seconds=0.1, n_jobs=2).fit(small_world.pairs, small_world.answers)
-    assert told[0] == 2
+    assert told[0] == ("samplers", 2)
+
+
+def test_what_is_rehearsed_of_descent_is_what_a_fit_needs(small_world):
+    kernels = update_full, fill_table, solve_lanes
+    rehearsal.compile_pass()
+    rehearsal.compile_ends()
+    known = [set(kernel.signatures) for kernel in kernels]
+    LogisticCompleter(2).fit(small_world.pairs, small_world.answers)
+    assert [set(kernel.signatures) for kernel in kernels] == known
 
 
 def test_what_those_processes_compile_is_what_a_sampled_fit_needs():
-    ahead.compile_samplers()
+    sampling.compile_samplers()
     world = simulate.world("B1", rank=1, shape=(20, 15), density=0.7, seed=0)
     known = [set(kernel.signatures) for kernel in SAMPLERS]
     LogisticCompleter(2, inference="sampling", n_samples=4, n_burn_in=1, n_chains=2).fit(
@@ -221,11 +257,11 @@ def test_one_of_those_processes_compiles_the_pass_over_rows_and_the_other_the_re
 
     monkeypatch.setattr(passes, "sample_rows", recorded("rows", passes.sample_rows))
     monkeypatch.setattr(whole, "along_blocks", recorded("moves", whole.along_blocks))
-    ahead.compile_rows()
+    sampling.compile_rows()
     assert asked == ["rows"]
     asked.clear()
-    ahead.compile_moves()
+    sampling.compile_moves()
     assert set(asked) == {"moves"}
     asked.clear()
-    ahead.compile_samplers()
+    sampling.compile_samplers()
     assert set(asked) == {"rows", "moves"}

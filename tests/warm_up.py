@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from onebit import HingeCompleter, LogisticCompleter, simulate
-from onebit.engine.sampling.ahead import compile_samplers
+from onebit.engine.sampling.rehearsal import compile_samplers
 
 if __name__ == "__main__":
     compile_samplers()

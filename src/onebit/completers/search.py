@@ -19,8 +19,8 @@ from onebit.engine.descent import Schedule
 from onebit.engine.fitting import fit, known_of
 from onebit.engine.known import Known
 from onebit.engine.recipe import SIDES, Recipe
-from onebit.engine.sampling import ahead
 from onebit.engine.sampling.plan import Plan
+from onebit.engine.sampling.rehearsal import SAMPLERS
 from onebit.model.calibration import CERTAINTY, Calibration, expected_sigmoid, fit_calibration
 from onebit.model.losses import GIBBS, HINGE, LOGISTIC, Loss
 from onebit.model.posterior import Posterior
@@ -140,7 +140,7 @@ class Search:
         self.budget = budget
         self.spent = 0.0  # seconds of sampling, by the reckoning
         if budget.seconds > 0.0 and not crew.on_gpu:
-            ahead.begin(crew.count)
+            SAMPLERS.begin(crew.count)
         self._known: dict[tuple[int, tuple[bool, bool]], Known] = {}
         self.rng = rng
         self.crew = crew

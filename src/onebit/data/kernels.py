@@ -15,6 +15,8 @@ from typing import Any
 import numba
 from numba.core.caching import FunctionCache, NullCache
 
+# numba makes of every function another one that C could call, which nobody does.
+_NO_MORE_THAN_NEEDED = {"no_cfunc_wrapper": True}
 _ADVICE = "it is compiled again in every process; NUMBA_CACHE_DIR names another folder"
 
 
@@ -66,7 +68,7 @@ def kernel(**options: Any) -> Callable[[Any], Any]:
     """
 
     def decorated(function: Any) -> Any:
-        made = numba.njit(**options)(function)
+        made = numba.njit(**_NO_MORE_THAN_NEEDED, **options)(function)
         try:
             made._cache = _Kept(function)
         except RuntimeError:
@@ -74,6 +76,14 @@ def kernel(**options: Any) -> Callable[[Any], Any]:
         return made
 
     return decorated
+
+
+def within_kernels(**options: Any) -> Callable[[Any], Any]:
+    """Return a decorator of a function that kernels call: what is kept on disk is part of theirs.
+
+    The options are those of ``numba.njit``.
+    """
+    return numba.njit(**_NO_MORE_THAN_NEEDED, **options)
 
 
 def worth_compiling(made: Any) -> bool:

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from onebit.data.observations import Observations
 from onebit.engine import scoring
 from onebit.engine.algorithm_1 import ApproximateBound, minimise_avb
+from onebit.engine.cpu.rehearsal import DESCENT, compile_ends
 from onebit.engine.crew import Callback, Workers
 from onebit.engine.descent import Fit, minimise
 from onebit.engine.known import NOTHING, Known
 from onebit.engine.part import part_of, part_recipe, start_from
 from onebit.engine.recipe import Recipe
-from onebit.engine.sampling import ahead
+from onebit.engine.sampling.rehearsal import SAMPLERS
 from onebit.engine.sampling.sampler import Sampled
 from onebit.engine.sampling.target import Target
 from onebit.engine.start import Start
@@ -102,7 +103,9 @@ def fit(
         elif recipe.loss is LOGISTIC and not workers.on_gpu:
             target.whole(observations.by_row.weight.astype(float))
         if not workers.on_gpu:
-            ahead.begin(workers.count)
+            SAMPLERS.begin(workers.count)
+    elif recipe.full and not workers.on_gpu and DESCENT.begin(workers.count):
+        compile_ends()
     calibration = None
     if recipe.loss is HINGE:
         calibration, first = _calibrated(recipe, observations, workers, rng, callback)

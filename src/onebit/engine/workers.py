@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from onebit.data.observations import Observations
 from onebit.engine.checkpoint import Checkpoint, Descent
 from onebit.engine.cpu.presence import CpuPresence, CpuTall
+from onebit.engine.cpu.rehearsal import DESCENT
 from onebit.engine.cpu.side import Side
 from onebit.engine.cpu.threads import Threads, one_blas_thread, thread_count, threads
 from onebit.engine.crew import Callback, Prior, Workers
 from onebit.engine.gpu import device as gpus
 from onebit.engine.known import ENOUGH_ROWS, NOTHING, Known, known_of
 from onebit.engine.part import part_of
-from onebit.engine.sampling import ahead
 from onebit.engine.sampling.plan import Plan
+from onebit.engine.sampling.rehearsal import SAMPLERS
 from onebit.engine.sampling.sampler import Sampled, sample
 from onebit.engine.start import START_VARIANCE, Start, spectral_start
 from onebit.model.gaussians import Gaussians, independent_gaussians
@@ -97,6 +98,7 @@ class Cpu:
             Side(begin[k], hierarchy, k, views[k], self.pool, known.values[k], log_determinants[k])
             for k in (0, 1)
         )
+        DESCENT.wait()
         return first, second
 
     def known(
@@ -135,7 +137,7 @@ class Cpu:
         known: Known = NOTHING,
     ) -> Sampled:
         """Sample the exact posterior on these threads."""
-        ahead.wait()
+        SAMPLERS.wait()
         return sample(
             observations, posterior, loss, temperature, plan, seed, self.pool, pairs, callback, known,
             self.journal(),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onebit.data.kernels import kernel
+from onebit.data.kernels import kernel, within_kernels
 
 # Devroye's hat accepts more than half of the proposals, whatever the arguments: so many rejections in a
 # row do not happen, and where numbers that are none make them happen, the mode in x stands in.
@@ -48,7 +47,7 @@ def generalised_inverse_gaussian(
     return _placed(order, a, b, found).reshape(shape)
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def _flatness(order, a, b):
     """Return ``sqrt(a b)``, and ``alpha``: how flat a log density is at its mode, but for its order."""
     size, omega = abs(order), math.sqrt(a * b)
@@ -58,13 +57,13 @@ def _flatness(order, a, b):
     return omega, max(omega * (omega / (math.hypot(omega, size) + size)), _FLATTEST)
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def _depth(x, alpha, size):
     """Return how far the log density is below its mode."""
     return alpha * (math.cosh(x) - 1.0) + size * (math.expm1(x) - x)
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def _slope(x, alpha, size):
     return -alpha * math.sinh(x) - size * math.expm1(x)
 

@@ -34,7 +34,7 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onebit.data.kernels import kernel
+from onebit.data.kernels import kernel, within_kernels
 
 Array = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ _VECTOR = {"reassoc", "contract", "arcp", "nsz"}
 
 # A sum that the compiler may reorder can come out in another order in another copy of the loop. These two
 # fix the order, in four strands that do not wait for each other.
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def _sum_in_order(count, values):
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = count // 4 * 4
@@ -102,7 +102,7 @@ def _sum_in_order(count, values):
     return (a + b) + (c + d)
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def _product_in_order(count, values):
     a, b, c, d = 1.0, 1.0, 1.0, 1.0
     whole = count // 4 * 4
@@ -116,7 +116,7 @@ def _product_in_order(count, values):
     return (a * b) * (c * d)
 
 
-@numba.njit(forceinline=True, error_model="numpy", fastmath=_VECTOR)
+@within_kernels(forceinline=True, error_model="numpy", fastmath=_VECTOR)
 def decays(count, root, power, bits):
     """Write ``exp(-root)`` in two parts, ``power`` times what ``bits`` say as a float."""
     for k in range(count):
@@ -129,7 +129,7 @@ def decays(count, root, power, bits):
         bits[k] = (exponent + 127) << 23  # two to that power, as a float
 
 
-@numba.njit(forceinline=True, error_model="numpy", fastmath=_VECTOR)
+@within_kernels(forceinline=True, error_model="numpy", fastmath=_VECTOR)
 def _majorise_logistic(first, count, sign, mean, second_moment, root, power, bits, scale):
     for k in range(count):
         root[k] = np.sqrt(max(second_moment[k], np.float32(0.0)))
@@ -147,7 +147,7 @@ def _majorise_logistic(first, count, sign, mean, second_moment, root, power, bit
     return 0.5 * _sum_in_order(count, root) + math.log(_product_in_order(count, power))
 
 
-@numba.njit(forceinline=True, error_model="numpy", fastmath=_VECTOR)
+@within_kernels(forceinline=True, error_model="numpy", fastmath=_VECTOR)
 def _majorise_hinge(first, count, sign, mean, second_moment, terms):
     for k in range(count):
         y = np.float32(sign[first + k])
@@ -160,7 +160,7 @@ def _majorise_hinge(first, count, sign, mean, second_moment, terms):
     return 0.5 * _sum_in_order(count, terms)
 
 
-@numba.njit(error_model="numpy")
+@within_kernels(error_model="numpy")
 def _majorise_one_by_one(code, first, count, sign, weight, mean, second_moment):
     total = 0.0
     for k in range(count):

@@ -28,7 +28,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data.kernels import kernel
+from onebit.data.kernels import kernel, within_kernels
 from onebit.engine.cpu.solve import solve_lanes
 from onebit.engine.cpu.vectors import BLOCK, LANES, dot16, prefetch16, weighted_sum16
 from onebit.model.losses import majorise
@@ -80,7 +80,7 @@ def fill_table(begin, end, mean, covariance, has_effect, full, table):
                 table[i, part + a] = covariance[i, a]
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def add_lines(values, count, vectors, index, chunk, scale, part, out):
     """Add ``scale`` times the lines of a chunk of answers, weighted by ``values``, to ``out``."""
     for at in range(0, vectors.shape[1], BLOCK):
@@ -323,7 +323,7 @@ def update_full(
         )  # fmt: skip
 
 
-@numba.njit(forceinline=True, error_model="numpy", fastmath=FAST)
+@within_kernels(forceinline=True, error_model="numpy", fastmath=FAST)
 def _walk_along(first, last, index, other, direction, mean_at, curvatures, sums):
     """Write the sum of ``curvature (mean . direction) mean`` over one row's answers to ``sums``."""
     window = direction.shape[0]

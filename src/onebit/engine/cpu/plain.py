@@ -5,6 +5,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from onebit.data.kernels import within_kernels
+
 _BLOCK, _LANES, _TILE = 16, 8, 4
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
@@ -14,7 +16,7 @@ def prefetch16(table, line, column):
     """Do nothing: it would only ask for what is needed soon."""
 
 
-@numba.njit(error_model="numpy", fastmath=_FAST)
+@within_kernels(error_model="numpy", fastmath=_FAST)
 def dot16(own, at, table, line, column):
     """Return the product of ``own[at : at + 16]`` with sixteen columns of a line, from ``column`` on."""
     total = np.float32(0.0)
@@ -23,7 +25,7 @@ def dot16(own, at, table, line, column):
     return total
 
 
-@numba.njit(error_model="numpy", fastmath=_FAST)
+@within_kernels(error_model="numpy", fastmath=_FAST)
 def weighted_sum16(weights, count, table, index, first, column, out, to):
     """Write a weighted sum of sixteen columns to ``out[to : to + 16]``."""
     for t in range(_BLOCK):
@@ -34,7 +36,7 @@ def weighted_sum16(weights, count, table, index, first, column, out, to):
             out[to + t] += weights[k] * table[line, column + t]
 
 
-@numba.njit(error_model="numpy", fastmath=_FAST)
+@within_kernels(error_model="numpy", fastmath=_FAST)
 def subtract_products(out, at, left, left_at, left_step, right, right_at, right_step, count):
     """Subtract, in all lanes, the sum of ``count`` products of numbers that stand ``step`` apart."""
     for k in range(count):
@@ -43,7 +45,7 @@ def subtract_products(out, at, left, left_at, left_step, right, right_at, right_
             out[at + lane] -= product
 
 
-@numba.njit(error_model="numpy", fastmath=_FAST)
+@within_kernels(error_model="numpy", fastmath=_FAST)
 def weighted_products16(weights, count, table, index, first, row, column, out):
     """Write a tile of a weighted sum of outer products of lines to ``out``, four rows of sixteen."""
     for t in range(_TILE * _BLOCK):

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
-from onebit.data.kernels import kernel
-from onebit.engine.sampling.philox import OF_ELLIPSES, random_words, uniform, use
+from onebit.data.kernels import kernel, within_kernels
+from onebit.engine.sampling.philox import OF_ELLIPSES, ZERO, random_words, uniform, use
 from onebit.model.losses import LOGISTIC_CODE, decays
 
 _CHUNK = 64
@@ -24,7 +23,7 @@ _SHRINKS = 60
 _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
 
 
-@numba.njit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
+@within_kernels(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
 def loss_along(angle, answers, loss, room):
     """Return the loss of a row's answers at one angle.
 
@@ -60,10 +59,10 @@ def loss_along(angle, answers, loss, room):
     return total
 
 
-@numba.njit(error_model="numpy")
+@within_kernels(error_model="numpy")
 def new_angle(answers, loss, key, row, sweep, side, room):
     """Return the angle at which the slice ends; zero is where the row is."""
-    words = random_words(key, 0, row, sweep, use(side, OF_ELLIPSES, 0))
+    words = random_words(key, ZERO, row, sweep, use(side, OF_ELLIPSES, 0))
     level = loss_along(0.0, answers, loss, room) - math.log(uniform(words[0]))
     angle = 2.0 * math.pi * uniform(words[1])
     low, high = angle - 2.0 * math.pi, angle
@@ -75,7 +74,7 @@ def new_angle(answers, loss, key, row, sweep, side, room):
             low = angle
         else:
             high = angle
-        words = random_words(key, 0, row, sweep, use(side, OF_ELLIPSES, attempt))
+        words = random_words(key, ZERO, row, sweep, use(side, OF_ELLIPSES, attempt))
         angle = low + (high - low) * uniform(words[0])
     return 0.0
 

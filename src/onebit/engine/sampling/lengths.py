@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
-from onebit.data.kernels import kernel
-from onebit.engine.sampling.philox import OF_LENGTHS, random_words, uniform, use
+from onebit.data.kernels import kernel, within_kernels
+from onebit.engine.sampling.philox import OF_LENGTHS, ZERO, random_words, uniform, use
 from onebit.model.losses import LOGISTIC_CODE, decays
 
 # How often a step is one of a random walk, and its size in standard deviations of the density.
@@ -33,7 +32,7 @@ _NEAR = np.float32(0.5)
 _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
 
 
-@numba.njit(forceinline=True)
+@within_kernels(forceinline=True)
 def scratch():
     """Return room for the answers of a chunk."""
     bits = np.empty(_CHUNK, np.int32)
@@ -46,7 +45,7 @@ def scratch():
     )
 
 
-@numba.njit(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
+@within_kernels(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
 def log_density(log_length, free, square, line, answers, loss, room):
     """Return the log density along a row's length, its slope, and a curvature that is positive.
 
@@ -98,13 +97,13 @@ def log_density(log_length, free, square, line, answers, loss, room):
     return value, slope, curvature
 
 
-@numba.njit(error_model="numpy")
+@within_kernels(error_model="numpy")
 def new_length(free, square, line, answers, loss, key, row, sweep, side, room):
     """Return by what to multiply a row: one where a proposal is rejected."""
     if square == 0.0:  # all its coordinates are zero, or it has none
         return 1.0
     value, slope, curvature = log_density(0.0, free, square, line, answers, loss, room)
-    words = random_words(key, 0, row, sweep, use(side, OF_LENGTHS, 0))
+    words = random_words(key, ZERO, row, sweep, use(side, OF_LENGTHS, 0))
     noise = math.sqrt(-2.0 * math.log(uniform(words[0]))) * math.cos(2.0 * math.pi * uniform(words[1]))
     newton, stride = (0.0, _STRIDE) if uniform(words[3]) < _WALKS else (1.0, 1.0)
     step = newton * slope / curvature + stride * noise / math.sqrt(curvature)

@@ -35,7 +35,15 @@ from onebit.engine.cpu.vectors import (
 )
 from onebit.engine.sampling.ellipses import new_angle
 from onebit.engine.sampling.lengths import new_length, scratch
-from onebit.engine.sampling.philox import OF_ELLIPSES, OF_LENGTHS, OF_ROWS, random_words, uniform, use
+from onebit.engine.sampling.philox import (
+    OF_ELLIPSES,
+    OF_LENGTHS,
+    OF_ROWS,
+    ONE,
+    random_words,
+    uniform,
+    use,
+)
 from onebit.engine.sampling.variates import (
     CHUNK,
     inverse_gaussians,
@@ -165,7 +173,7 @@ def sample_rows(
                     precision[a, t] = 0.0
             first, last = start[i], start[i + 1]
             prior_line = i if prior_linear.shape[0] > 1 else 0
-            choice = uniform(random_words(key, 1, i, sweep, use(side, OF_LENGTHS, 0))[0])
+            choice = uniform(random_words(key, ONE, i, sweep, use(side, OF_LENGTHS, 0))[0])
             turns = choice < ELLIPSES and last - first <= FEW
             if turns:
                 for a in range(n_free):

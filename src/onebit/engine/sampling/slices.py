@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
-from onebit.data.kernels import kernel
-from onebit.engine.sampling.philox import OF_ROWS, fine_uniform, random_words, use
+from onebit.data.kernels import kernel, within_kernels
+from onebit.engine.sampling.philox import OF_ROWS, ZERO, fine_uniform, random_words, use
 
 # Most steps of a slice to either side, each of one in the logarithm.
 _STEPS = 30
@@ -22,7 +21,7 @@ _SHRINKS = 500
 _BEYOND_ROWS = 0xFFFFFFFF
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def _log_density(t, a, b, c, d, variance):
     g = math.exp(t)
     if not 0.0 < variance * g < math.inf:  # beyond what a double holds
@@ -37,8 +36,8 @@ def slice_draw(a, b, c, d, variance, key, number, sweep):
     Where the slice is too thin for doubles, or the density is not a number, the present value stays: a
     step that leaves the target as it is. Where ``variance e^t`` is no double, the density is nothing.
     """
-    row, purpose = np.uint32(_BEYOND_ROWS - number), use(0, OF_ROWS, 0)
-    words = random_words(key, 0, row, sweep, purpose)
+    row, purpose = _BEYOND_ROWS - number, use(0, OF_ROWS, 0)
+    words = random_words(key, ZERO, row, sweep, purpose)
     level = _log_density(0.0, a, b, c, d, variance) + math.log(fine_uniform(words[0], words[1]))
     low = -fine_uniform(words[2], words[3])
     high = low + 1.0

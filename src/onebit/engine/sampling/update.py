@@ -25,7 +25,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data.kernels import kernel
+from onebit.data.kernels import kernel, within_kernels
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.sampling.target import HyperDraw, prior_terms
 from onebit.engine.update import Batch, Touched
@@ -246,7 +246,7 @@ def _times(matrix, vector, found):
             found[a] += vector[b] * (matrix[a, b] if b <= a else matrix[b, a])
 
 
-@numba.njit(error_model="numpy")
+@within_kernels(error_model="numpy")
 def _loosen(
     firm, values, prior, stand_ins, shares, noise, forget, effect, rank, total, work, held
 ):  # fmt: skip

@@ -19,14 +19,14 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data.kernels import kernel
+from onebit.data.kernels import kernel, within_kernels
 from onebit.engine.sampling.philox import (
     OF_ANSWERS,
     OF_ROWS,
+    ONE,
     fine_uniform,
     random_words,
     uniform,
@@ -65,7 +65,7 @@ _MOST_PROPOSALS = 63
 CHUNK = 64
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def _density(x):
     """Return ``f(x)``: four terms of either series leave an error below ``1e-25``.
 
@@ -84,7 +84,7 @@ def _density(x):
     return factor * q * (1.0 - 3.0 * eighth + third * (5.0 - 7.0 * third))
 
 
-@numba.njit(error_model="numpy")
+@within_kernels(error_model="numpy")
 def _tilted_density(tilt, x):
     return math.cosh(tilt) * math.exp(-0.5 * tilt * tilt * x) * _density(x)
 
@@ -146,7 +146,7 @@ def polya_gamma_hats() -> tuple[NDArray[np.float32], NDArray[np.uint32], Array]:
     return strips, totals, tails
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def _strip(totals, number, word):
     """Return the strip that a word picks, and the place in it between 0 and 1."""
     place = np.uint64(word) * np.uint64(totals[number])
@@ -155,7 +155,7 @@ def _strip(totals, number, word):
     return strip, np.float32(within) * np.float32(2.0**-32)
 
 
-@numba.njit(error_model="numpy")
+@within_kernels(error_model="numpy")
 def _judged(hats, tilt, first, second):
     """Return the draw that two words propose, or a negative number where it is rejected."""
     strips, totals, tails = hats
@@ -179,7 +179,7 @@ def _judged(hats, tilt, first, second):
     return x if height * hat <= math.exp(-0.5 * tilt * tilt * x) * _density(x) else -1.0
 
 
-@numba.njit(error_model="numpy")
+@within_kernels(error_model="numpy")
 def _far_proposed(tilt, first, second, third, fourth):
     """Do the same for tilts beyond the grid, by Polson, Scott and Windle's two proposals.
 
@@ -208,13 +208,13 @@ def _far_proposed(tilt, first, second, third, fourth):
     return x if uniform(third) * bound <= _density(x) else -1.0
 
 
-@numba.njit(error_model="numpy")
+@within_kernels(error_model="numpy")
 def _mean(tilt):
     """Return the mean of the distribution with this tilt."""
     return math.tanh(tilt) / tilt if tilt > 1e-6 else 1.0
 
 
-@numba.njit(error_model="numpy")
+@within_kernels(error_model="numpy")
 def _far_draw(tilt, key, answer, row, sweep, side, attempt):
     """Draw with a tilt beyond the grid."""
     if not tilt < 1e8:  # a diverged chain: let it be seen, and do not loop
@@ -228,7 +228,7 @@ def _far_draw(tilt, key, answer, row, sweep, side, attempt):
     return _mean(tilt)
 
 
-@numba.njit(error_model="numpy")
+@within_kernels(error_model="numpy")
 def _near_draw(hats, tilt, key, answer, row, sweep, side, attempt):
     """Draw with a tilt on the grid, from proposal ``attempt`` on."""
     for _ in range(_MOST_PROPOSALS):
@@ -240,13 +240,13 @@ def _near_draw(hats, tilt, key, answer, row, sweep, side, attempt):
     return _mean(tilt)
 
 
-@numba.njit(forceinline=True)
+@within_kernels(forceinline=True)
 def polya_gamma_room():
     """Return room for the words of a chunk, and for the answers whose first proposal was not taken."""
     return np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.int64)
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def polya_gammas(hats, count, scores, copies, key, first, row, sweep, side, room, out):
     """Write draws of ``PG(copies, score)`` for ``count`` answers of a row, the ``first``-th on.
 
@@ -292,13 +292,13 @@ def polya_gammas(hats, count, scores, copies, key, first, row, sweep, side, room
         if tilt * _TILTS_PER_UNIT < _TILTS:
             x = _judged(hats, tilt, places[k], heights[k])
             if x < 0.0:
-                x = _near_draw(hats, tilt, key, first + k, row, sweep, side, 1)
+                x = _near_draw(hats, tilt, key, first + k, row, sweep, side, ONE)
         else:
-            x = _far_draw(tilt, key, first + k, row, sweep, side, 1)
+            x = _far_draw(tilt, key, first + k, row, sweep, side, ONE)
         out[k] = 0.25 * x
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def inverse_gaussian(inverse_mean, square, share):
     """Draw an inverse Gaussian of shape one from a squared normal draw and a uniform one.
 
@@ -311,7 +311,7 @@ def inverse_gaussian(inverse_mean, square, share):
     return 1.0 / (inverse_mean * inverse_mean * x)
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def inverse_gaussians(count, inverse_mean, key, first, row, sweep, side, out):
     """Write inverse Gaussian draws of shape one for ``count`` answers of a row, the ``first``-th on."""
     for k in range(count):
@@ -321,7 +321,7 @@ def inverse_gaussians(count, inverse_mean, key, first, row, sweep, side, out):
         out[k] = inverse_gaussian(float(inverse_mean[k]), square, uniform(words[3]))
 
 
-@numba.njit(forceinline=True, error_model="numpy")
+@within_kernels(forceinline=True, error_model="numpy")
 def normals(key, coordinate, row, sweep, side, purpose):
     """Return two standard normal draws of a row."""
     # Other purposes draw uniform numbers from attempt zero on, for coordinate zero.
