@@ -14,14 +14,14 @@ from onebit import LogisticCompleter, simulate
 from onebit.certificates import scores
 from onebit.certificates.betting import betting_upper_bound, shuffled
 from onebit.certificates.blanks import odds_of_blank, weighted_bound
-from onebit.certificates.bounds import hypergeometric_upper_bound
+from onebit.certificates.bounds import hypergeometric_upper_bound, rest_upper_bound
 from onebit.certificates.claims import Claim, Sheet
 from onebit.certificates.hold_out import HeldOut
 from onebit.certificates.shifts import breaking_shift, shifted
 from onebit.certificates.statements import BLANKS
 from onebit.cli import app
 from onebit.completers.claiming import given_propensities
-from onebit.completers.lists import kept_of_lists
+from onebit.completers.lists import _counted_lists, kept_of_lists
 
 DELTAS = (0.05, 0.2)
 
@@ -294,6 +294,28 @@ def test_lists_are_of_those_who_were_counted(world):
     every = np.arange(len(model.rows_), dtype=np.int32)
     shown = [row for row, *_ in kept_of_lists(model, 10, every, after.threshold)]
     assert np.concatenate(shown).max() < 100
+
+
+@pytest.mark.parametrize("how", ["repeated", "own"])
+def test_what_is_shown_of_lists_is_held_to_their_bound_whatever_was_held_out(how):
+    """Of repeated answers one counts; the places that are shown are those without a held-out answer."""
+    rng = np.random.default_rng(0)
+    pairs = np.argwhere(rng.random((40, 30)) < 0.9)
+    answers = rng.random(len(pairs)) < 0.6
+    held = 0.3
+    if how == "repeated":  # often twice among those held out
+        again = rng.random(len(pairs)) < 0.6
+        pairs, answers = np.concatenate([pairs, pairs[again]]), np.concatenate([answers, answers[again]])
+    else:
+        held = rng.random(len(pairs)) < 0.3
+    model = LogisticCompleter(2, random_state=0).fit(pairs, answers, certify=held)
+    terms = model.certify_lists(5, 0.9).whole.terms
+    every = np.arange(len(model.rows_), dtype=np.int32)
+    shown = sum(len(row) for row, *_ in kept_of_lists(model, 5, every, 0.0))
+    lists = sum(len(row) for row, *_ in _counted_lists(model, 5, every, model.held_out_))
+    errors, trials = int(terms["errors"]), int(terms["held-out answers"])
+    assert trials == lists - shown
+    assert terms[BLANKS] == rest_upper_bound(errors, trials, shown, 0.05)
 
 
 def test_lists_do_not_give_up_where_the_surest_are_few(world):

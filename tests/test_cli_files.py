@@ -490,3 +490,28 @@ def test_answers_to_a_pair_that_has_one_are_counted_aloud(tmp_path):
         result = run(*command)
         assert result.exit_code == 0, result.stderr
         assert ("7 answers are to pairs that have one already; each counts" in result.stderr) == said
+        assert "both answers" not in result.stderr
+    other = [f"r{i},c1,{1 - i % 2}" for i in range(3)]
+    table.write_text("student,item,right\n" + "\n".join(lines + lines[:4] + other) + "\n")
+    assert "each counts, and 3 pairs have both answers" in run(*command).stderr
+
+
+def test_ids_that_differ_by_blanks_or_case_alone_are_told(tmp_path):
+    table = tmp_path / "long.csv"
+    lines = [f"Ann {i},c{j},{(i * j) % 2}" for i in range(12) for j in range(6)]
+    table.write_text("student,item,right\n" + "\n".join([*lines, "ann 3,c9,1", '"Ann  4",C2,0']) + "\n")
+    kept = ["-o", str(tmp_path / "m.onebit"), "--certify", "0"]
+    for name, *options in (["fit", *kept], ["evaluate", "--folds", "2"]):
+        said = run(name, str(table), "-m", "logistic", *options).stderr
+        by = "from another one by blanks or case alone, the first"
+        assert f"of the row ids, 2 differ {by} 'ann 3'" in said
+        assert f"of the column ids, 1 differs {by} 'C2'" in said
+        assert "answers are the same" not in said
+
+
+def test_answers_that_are_all_the_same_are_told_by_an_evaluation_too(tmp_path):
+    table = tmp_path / "likes.csv"
+    lines = [f"r{i},c{j},1" for i in range(9) for j in range(i % 4 + 2)]
+    table.write_text("user,item,answer\n" + "\n".join(lines) + "\n")
+    said = run("evaluate", str(table), "-m", "logistic", "--folds", "2").stderr
+    assert "likes without dislikes are for other programs" in said

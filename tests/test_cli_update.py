@@ -9,6 +9,8 @@ import subprocess
 import sys
 import urllib.request
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -85,6 +87,68 @@ def test_the_same_answers_are_not_taken_up_twice_by_mistake(folder):
     assert (folder / "poll.onebit").read_bytes() == before
     assert update(folder, *words, "--again").exit_code == 0
     assert onebit.load(path).updates_.times == 2
+
+
+def test_a_file_that_holds_the_old_answers_too_counts_none_twice(folder):
+    path, both = folder / "poll.onebit", folder / "both.csv"
+    old, new = (pd.read_csv(folder / name) for name in ("poll.csv", "new.csv"))
+    both.write_text(pd.concat([old, new]).to_csv(index=False))
+    before = path.read_bytes()
+    refused = update(folder, str(both), "-o", str(path), *WORDS)
+    assert refused.exit_code == 1
+    assert "384 of the 444 answers" in refused.output  # of the new ones two rows are known
+    assert "--only-new takes up the other 60" in refused.output
+    assert path.read_bytes() == before
+    for source, name in ((both, "one.onebit"), (folder / "new.csv", "two.onebit")):
+        assert update(folder, str(source), "--only-new", "-o", str(folder / name), *WORDS).exit_code == 0
+    one, two = onebit.load(folder / "one.onebit"), onebit.load(folder / "two.onebit")
+    assert one.updates_.answers == two.updates_.answers == 60
+    assert one.complete().equals(two.complete())
+    # Now all is known: nothing is taken up, and the file asked for is there.
+    copy = folder / "copy.onebit"
+    run = CliRunner().invoke(
+        app, ["update", str(folder / "one.onebit"), str(both), "--only-new", "-o", str(copy), *WORDS]
+    )
+    assert run.exit_code == 0
+    assert "nothing new" in run.output
+    assert onebit.load(copy).complete().equals(one.complete())
+    wrong = update(folder, str(both), "--only-new", "--again", "-o", str(path), *WORDS)
+    assert wrong.exit_code == 2
+
+
+def test_answers_that_differ_from_the_known_ones_are_new(folder):
+    """Somebody may change their mind; few repeats are taken up and told."""
+    old = pd.read_csv(folder / "poll.csv")
+    model = onebit.load(folder / "poll.onebit")
+    column = old.columns[-1]
+    words = sorted(old[column].unique())
+    changed = old.assign(**{column: old[column].map(dict(zip(words, words[::-1], strict=True)))})
+    some = pd.concat([changed.iloc[:20], old.iloc[20:25]])
+    (folder / "some.csv").write_text(some.to_csv(index=False))
+    run = update(folder, str(folder / "some.csv"), "-o", str(folder / "next.onebit"), *WORDS)
+    assert run.exit_code == 0, run.output
+    assert "5 answers are in" in run.output
+    assert "count once more" in run.output
+    assert onebit.load(folder / "next.onebit").updates_.answers == 25
+    assert model.updates_.answers == 0
+
+
+def test_numbers_that_are_answers_are_not_all_no_by_the_fits_threshold(tmp_path):
+    rng = np.random.default_rng(0)
+    pairs = np.argwhere(np.ones((12, 8)))
+    table = pd.DataFrame({"user": pairs[:, 0], "item": pairs[:, 1], "rating": rng.integers(1, 6, 96)})
+    table.iloc[:60].to_csv(tmp_path / "ratings.csv", index=False)
+    later = table.iloc[60:].assign(rating=lambda part: (part["rating"] > 3).astype(int))
+    later.to_csv(tmp_path / "likes.csv", index=False)
+    model = str(tmp_path / "m.onebit")
+    fit = ["fit", str(tmp_path / "ratings.csv"), "-m", "logistic", "--threshold", "3.5", "-o", model]
+    assert CliRunner().invoke(app, fit).exit_code == 0
+    command = ["update", model, str(tmp_path / "likes.csv"), "-o", model]
+    run = CliRunner().invoke(app, command)
+    assert run.exit_code == 1
+    assert "the threshold 3.5 makes both no; --yes 1 --no=0" in run.output
+    assert CliRunner().invoke(app, [*command, "--yes", "1", "--no=0"]).exit_code == 0
+    assert onebit.load(model)._folded[0][2].sum() == (2 * later["rating"] - 1).sum()
 
 
 def test_a_fresh_hold_out_certifies_the_new_model(folder):

@@ -250,7 +250,7 @@ def test_recommendations_take_and_return_ids(make, named, fitted):
         assert not set(lines["column"]) & answered
     assert len(model.recommend("r07", n=3)) == 3
     assert len(model.recommend(n=1)) == 50
-    with pytest.raises(ValueError, match="1 of these rows are not known, the first is 'nobody'"):
+    with pytest.raises(ValueError, match="the row 'nobody' is not known; fold_in"):
         model.recommend(["r07", "nobody"])
     with pytest.raises(ValueError, match="at least one; got 0"):
         model.recommend(n=0)

@@ -16,6 +16,7 @@ from onebit.data.school import school
 from onebit.report import figures, render_report, write_report
 from onebit.report.layout import factors_of, places, principal
 from onebit.report.page import script_json
+from onebit.report.words import share
 
 SECTIONS = [
     "claim",
@@ -197,3 +198,22 @@ def test_the_map_has_as_many_axes_as_the_model_has_factors_and_at_most_two(model
     full = LogisticCompleter(4, random_state=0).fit(world.pairs, world.answers)
     assert full.rank_ == 2
     assert [side.shape for side in places(full)] == [(60, 2), (50, 2)]
+
+
+def test_a_sampled_models_report_has_the_share_of_every_column():
+    world = simulate.world("B3", rank=1, shape=(40, 70), density=0.5, seed=0)
+    settings = {"inference": "sampling", "n_samples": 40, "n_burn_in": 20, "random_state": 0}
+    model = LogisticCompleter(1, **settings).fit(world.pairs, world.answers, certify=0)
+    found = model.column_summary().sort_values("share", ascending=False)
+    page = render_report(model)
+    body = page[page.index('id="shares"') :]
+    body = body[: body.index("</section>")]
+    assert body.count("<tr><td>") == 70
+    assert "All 70" in body  # more than a screenful is folded
+    first = found.iloc[0]
+    assert body.index(f'title="{found.index[0]}"') < body.index(f'title="{found.index[1]}"')
+    assert share(first["share"]) in body
+    assert share(first["share_high"]) in body
+    assert "if the model holds and blanks come about like the answers" in body
+    variational = LogisticCompleter(1).fit(world.pairs, world.answers, certify=0)
+    assert "<code>onebit columns</code> writes the share" in render_report(variational)

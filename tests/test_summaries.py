@@ -4,11 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
+from scipy.stats import beta
 
 import onebit
 from onebit import HingeCompleter, LogisticCompleter, NuclearNormCompleter
 from onebit.completers.filling import known_observations
 from onebit.model.draws import Draws
+from onebit.model.irt import Scale
 from onebit.model.shares import shares_of
 
 ROWS, COLUMNS = 60, 40
@@ -227,3 +229,63 @@ def test_a_model_with_features_has_error_bars_until_answers_are_added(small_worl
     model.fold_in([(999, 0)], [1])
     with pytest.raises(ValueError, match="does not keep the features"):
         model.row_summary()
+
+
+def test_shares_of_a_population_add_what_drawing_rows_leaves_to_chance():
+    """With nothing blank a share is a beta variable, and columns that are alike have the same."""
+    rng = np.random.default_rng(0)
+    answers = rng.random((40, 5)) < [0.05, 0.5, 0.5, 0.9, 0.0]
+    answers[:, 2] = answers[:, 1]
+    pairs = np.argwhere(np.ones_like(answers))
+    model = LogisticCompleter(0, inference="sampling", n_samples=2000, n_burn_in=20, random_state=0)
+    model.fit(pairs, answers[tuple(pairs.T)])
+    here, there = model.column_summary(), model.column_summary(population=True)
+    yes = answers.sum(axis=0)
+    assert here["share_low"].to_numpy() == pytest.approx(yes / 40)
+    expected = beta(yes + 0.5, 40 - yes + 0.5)
+    assert there["share"].to_numpy() == pytest.approx(expected.mean())
+    assert there["share_low"].to_numpy() == pytest.approx(expected.ppf(0.05), abs=0.01)
+    assert there["share_high"].to_numpy() == pytest.approx(expected.ppf(0.95), abs=0.01)
+    assert there["rank_high"].iloc[1] - there["rank_low"].iloc[1] == 1  # the two that are one
+    assert "drawn from at random" in there.attrs["note"]
+
+
+def test_shares_of_a_population_are_over_the_rows_that_are_named(sampled):
+    few = sampled.column_summary(rows=["r00", "r01", "r02"], population=True)
+    all_ = sampled.column_summary(population=True)
+    width = [(table["share_high"] - table["share_low"]).mean() for table in (few, all_)]
+    assert width[0] > 2 * width[1]
+    assert "3 named rows were drawn" in few.attrs["note"]
+
+
+def test_those_with_the_same_score_on_a_test_have_the_same_ability_and_place():
+    """In Rasch's model the number of right answers says all; which they are does not matter."""
+    rng = np.random.default_rng(0)
+    right = rng.random((60, 12)) < 1 / (1 + np.exp(-(rng.normal(size=(60, 1)) - rng.normal(size=12))))
+    pairs = np.argwhere(np.ones_like(right))
+    settings = {"inference": "sampling", "n_samples": 20, "n_burn_in": 20, "random_state": 0}
+    model = LogisticCompleter(0, pattern=None, **settings).fit(pairs, right[tuple(pairs.T)])
+    score = right.sum(axis=1)
+    found = model.row_summary(scale="irt").groupby(score)
+    for name in ("ability", "ability_se", "rank", "rank_low", "rank_high", "share"):
+        assert (found[name].nunique() == 1).all(), name
+    assert found["outfit"].nunique().max() > 1  # which ones were right does
+    drawn = Scale.of(model.draws_).abilities[0]
+    mean = np.bincount(score, drawn)[score] / np.bincount(score)[score]
+    assert model.row_summary(scale="irt")["ability"].to_numpy() == pytest.approx(mean)
+    # Over some columns alone shares are of the answers to these.
+    some = model.row_summary(columns=[0, 1, 2])["share"]
+    assert some.to_numpy() == pytest.approx(right[:, :3].mean(axis=1))
+
+
+def test_those_of_whom_features_tell_more_keep_their_own_numbers():
+    rng = np.random.default_rng(0)
+    answers = np.tile(rng.random(10) < 0.5, (12, 1))  # all answer alike
+    pairs = np.argwhere(np.ones_like(answers))
+    settings = {"inference": "sampling", "n_samples": 10, "n_burn_in": 5, "random_state": 0}
+    plain = LogisticCompleter(1, pattern=None, **settings).fit(pairs, answers[tuple(pairs.T)])
+    assert plain.row_summary()["effect"].nunique() == 1
+    ages = pd.DataFrame({"row": range(12), "age": rng.normal(size=12)})
+    told = LogisticCompleter(1, pattern=None, **settings)
+    told.fit(pairs, answers[tuple(pairs.T)], row_features=ages)
+    assert told.row_summary()["effect"].nunique() == 12

@@ -209,13 +209,20 @@ class HeldOut:
         """
         if not self.blanks:
             return None
-        # Of each entry that was not fitted one answer, at random: repeats are listed "no" first.
+        wrong = self.wrong[self.one_of_each()]
+        return rest_upper_bound(int(wrong.sum()), len(wrong), self.blanks, delta)
+
+    def one_of_each(self) -> NDArray[np.int64]:
+        """Return the place of one answer of each entry that was not fitted, at random.
+
+        Repeats of an entry are listed "no" first.
+        """
         entries = self.rows * np.int64(self.columns.max(initial=0) + 1) + self.columns
         entries = np.where(self.rows < 0, -1 - np.arange(len(entries)), entries)  # nobody said which
         order = self.in_random_order()
         order = order[~self.fitted_too[order]]
-        wrong = self.wrong[order[np.unique(entries[order], return_index=True)[1]]]
-        return rest_upper_bound(int(wrong.sum()), len(wrong), self.blanks, delta)
+        found: NDArray[np.int64] = order[np.unique(entries[order], return_index=True)[1]]
+        return found
 
     @property
     def own(self) -> bool:

@@ -172,6 +172,13 @@ class Certificate:
             text += f"; {self.terms[FITTED_TOO]:,.0f} are of entries that were fitted too"
         return text
 
+    def told(self) -> str:
+        """Return the statement, what was counted, and whether it says anything, in one paragraph."""
+        text = f"{self.sentence()} {self.observed()}."
+        if self.trivial:
+            text += " That is no lower than what always the commoner answer reaches: it says nothing."
+        return text
+
     def __str__(self) -> str:
         observed = self.observed()
         lines = [self.sentence()]

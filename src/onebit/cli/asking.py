@@ -265,6 +265,8 @@ def _answered(number: int, question: Any, words: _Words) -> int | str:
 
 
 def _standing(interview: Any) -> str:
+    if interview.wanted == 1:  # a single answer is yes or no: there is no share between
+        return f"the one wanted is yes with probability {100 * interview.share:.1f} %"
     return (
         f"{100 * interview.share:.1f} % yes over {interview.over}, {100 * interview.level:.4g} % "
         f"credible interval {100 * interview.low:.1f} to {100 * interview.high:.1f}"
@@ -300,10 +302,16 @@ def _conclude(voice: Voice, interview: Any, explore: float) -> dict[str, Any]:
             "share": found.share, "share_low": found.low, "share_high": found.high,
             "over": interview.askable, "of": "the columns that could be asked", "kind": found.kind,
         }  # fmt: skip
+        unlike = ""
+        if explore < 1.0:
+            unlike = (
+                "; by a normal approximation, which fails more often for a row that lacks what nearly "
+                "all fitted ones have (--explore 1 asks evenly, and does not)"
+            )
         voice.note(
             f"assuming no model ({found.kind}): {100 * found.share:.1f} %, "
             f"{100 * interview.level:.4g} % confidence interval {100 * found.low:.1f} to "
-            f"{100 * found.high:.1f}, over the {interview.askable:,} columns that could be asked"
+            f"{100 * found.high:.1f}, over the {interview.askable:,} columns that could be asked{unlike}"
         )
     return known
 

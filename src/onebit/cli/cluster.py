@@ -90,5 +90,5 @@ def fit_there(
     voice.note(f"{estimator.n_observations_:,} answers of {rows:,} rows and {columns:,} columns")
     text = f"{output}: fitted in {seconds:.1f} s, rank {estimator.rank_}"
     if certificate is not None:
-        text += f"\n{certificate.sentence()} {certificate.observed()}."
+        text += f"\n{certificate.told()}"
     voice.answer(content, text)

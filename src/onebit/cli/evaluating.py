@@ -22,6 +22,7 @@ from onebit.cli.models import (
     new_model,
 )
 from onebit.cli.reading import read, told
+from onebit.cli.remarks import remarks
 from onebit.cli.shell import Voice, plain_errors
 
 
@@ -95,6 +96,8 @@ def evaluate(
             blank,
         )
         seen = told(voice, reading.observations, (row_features, col_features), (row, col))
+        for text in remarks(seen, repeats_told=reading.repeats is not None):
+            voice.note(f"{file}: {text}")
         with voice.bar("evaluating") as tell:
             result = measure(estimator, seen, folds, seed, tell)
         table = result.table()

@@ -25,6 +25,7 @@ from onebit.cli.models import (
     new_model,
 )
 from onebit.cli.reading import held_words, read, told
+from onebit.cli.remarks import remarks
 from onebit.cli.shell import (
     Voice,
     WrongCommand,
@@ -34,9 +35,6 @@ from onebit.cli.shell import (
     plain_errors,
 )
 from onebit.data.files import identity
-
-# Beyond so many answers they are sorted where the fit is, and not looked at before.
-LOOKED_AT = 10_000_000
 
 
 def fit(
@@ -228,19 +226,14 @@ def fit(
         reading = read(voice, file, *options, after=certify_after)
         seen = told(voice, reading.observations, (row_features, col_features), (row, col))
         rows, columns = seen.shape
-        if reading.repeats is None and (again := _answered_again(seen)):
-            voice.note(f"{file}: {again:,} answers are to pairs that have one already; each counts")
+        for text in remarks(seen, repeats_told=reading.repeats is not None):
+            voice.note(f"{file}: {text}")
         held: Any = certify
         if own:
             held = reading.held_out
             if certify_file is not None:
                 held = read(voice, certify_file, *options, may_lack=True).observations.written_like(seen)
         voice.note(f"{seen.n:,} answers of {rows:,} rows and {columns:,} columns")
-        if seen.n <= LOOKED_AT and seen.by_row.sign.min() == seen.by_row.sign.max():
-            voice.note(
-                "all answers are the same, which tells nothing apart: likes without dislikes are for "
-                "other programs"
-            )
         if own:
             voice.note(f"and {held.n:,} held out for the certificate: it speaks of answers like these")
         elif certify:
@@ -321,7 +314,7 @@ def fit(
                 "`columns`, `ask` and the questions of `serve` want a model of --loss logistic"
             )
         if certificate is not None:
-            text += f"\n{certificate.sentence()} {certificate.observed()}."
+            text += f"\n{certificate.told()}"
         if certificate is not None and refit:
             before, differ = first.certify(delta).bound, estimator.held_out_.disagreement
             text += (
@@ -348,10 +341,3 @@ def _save(estimator: Any, output: str, answers: bool, checkpoint: str | None) ->
         rescue.parent.mkdir(parents=True, exist_ok=True)
         estimator.save(rescue, answers=answers)
         raise ValueError(f"{output}: {error.strerror or error}; the model is in {rescue}") from None
-
-
-def _answered_again(seen: Any) -> int:
-    """Count the answers to pairs that have one already, of tables that are sorted in a moment."""
-    import numpy as np
-
-    return 0 if seen.n > LOOKED_AT else int((np.diff(seen.entry_numbers()) == 0).sum())

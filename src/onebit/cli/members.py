@@ -30,6 +30,15 @@ Scale = Annotated[
     ),
 ]
 
+Population = Annotated[
+    bool,
+    typer.Option(
+        "--population",
+        help="Shares over a larger population, from which what shares are taken over (of columns: the "
+        "rows) was drawn at random, and not over these alone.",
+    ),
+]
+
 
 def named_ids(fitted: Any, side: int, texts: list[str] | None) -> list[Any] | None:
     """Return the model's own ids of names that were typed."""
@@ -53,6 +62,7 @@ def rows(
     ] = None,
     level: Level = 0.9,
     scale: Scale = "logit",
+    population: Population = False,
     threads: o.Threads = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -71,7 +81,7 @@ def rows(
       onebit rows benchmark.onebit --row gpt-x --row llama-y --level 0.95
     """
     written = output, output_format, spreadsheet
-    _summary(0, model, written, row, col, level, scale, threads, as_json, quiet)
+    _summary(0, model, written, row, col, level, scale, population, threads, as_json, quiet)
 
 
 def columns(
@@ -88,6 +98,7 @@ def columns(
     ] = None,
     level: Level = 0.9,
     scale: Scale = "logit",
+    population: Population = False,
     threads: o.Threads = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -97,10 +108,12 @@ def columns(
     Examples:
       onebit columns exam.onebit -o exercises.csv
 
+      onebit columns survey.onebit --population -o shares.csv
+
       onebit columns exam.onebit --scale irt -o items.csv
     """
     written = output, output_format, spreadsheet
-    _summary(1, model, written, col, row, level, scale, threads, as_json, quiet)
+    _summary(1, model, written, col, row, level, scale, population, threads, as_json, quiet)
 
 
 def _summary(
@@ -111,6 +124,7 @@ def _summary(
     over: list[str] | None,
     level: float,
     scale: str,
+    population: bool,
     threads: int | None,
     as_json: bool,
     quiet: bool,
@@ -134,22 +148,19 @@ def _summary(
         formulas = Formulas(spreadsheet)
         fitted = loaded(model, threads)
         check_not_source(output, fitted)
+        asked: Any = {"level": level, "scale": scale, "population": population}
         own, others = named_ids(fitted, side, of), named_ids(fitted, 1 - side, over)
         with voice.fitting("sampling for error bars") as callback:
             if side == 0:
-                found = fitted.row_summary(
-                    own, columns=others, level=level, scale=scale, callback=callback
-                )
+                found = fitted.row_summary(own, columns=others, **asked, callback=callback)
             else:
-                found = fitted.column_summary(
-                    own, rows=others, level=level, scale=scale, callback=callback
-                )
+                found = fitted.column_summary(own, rows=others, **asked, callback=callback)
         with table_writer(output, output_format, formulas) as write:
             write(summary_table(fitted, side, found))
         note_formulas(voice, output, formulas)
         voice.note(found.attrs["note"])
         if "reliability" in found.attrs:
             voice.note(
-                f"reliability {found.attrs['reliability']:.3f}: of what abilities vary, the estimates "
-                "show this share; the rest is error"
+                f"reliability {found.attrs['reliability']:.3f}: of what the abilities of all "
+                f"{len(fitted.rows_):,} rows vary, the estimates show this share; the rest is error"
             )

@@ -193,7 +193,8 @@ def predict(
         ]
         certified = "" if kept is None else f", {tally.certified:,} of them certified"
         voice.note(
-            f"{tally.pairs:,} pairs predicted{certified}" + "".join(f"; {text}" for text in unknown)
+            f"{tally.pairs:,} pair{'' if tally.pairs == 1 else 's'} predicted{certified}"
+            + "".join(f"; {text}" for text in unknown)
         )
 
 

@@ -34,8 +34,10 @@ from onebit.engine.checkpoint import own_name
 from onebit.engine.gpu.device import DeviceError
 
 FAILED, WRONG, STOPPED = 1, 2, 130
-# Parameters as the library spells them, which are options here.
-_SPELT = re.compile(r'\b(certify|certify_rows|pattern|inference)="?(\d+(?:\.\d+)?|None|[a-z]+(?="))"?')
+# Parameters as the library spells them, which are options here; calls of Python stay as they are.
+_SPELT = re.compile(
+    r'\w+Completer\([^)]*\)|\b(certify|certify_rows|pattern|inference)="?(\d+(?:\.\d+)?|None|[a-z]+(?="))"?'
+)
 
 Tell = Callable[[int, int, object], None]
 
@@ -76,7 +78,10 @@ def _message(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, ModuleNotFoundError) and error.name == "pyarrow":
         return "files are read with pyarrow, which is not installed: pip install pyarrow"
-    return _SPELT.sub(lambda found: f"--{found[1].replace('_', '-')} {found[2].lower()}", str(error))
+    return _SPELT.sub(
+        lambda found: f"--{found[1].replace('_', '-')} {found[2].lower()}" if found[1] else found[0],
+        str(error),
+    )
 
 
 class Voice:

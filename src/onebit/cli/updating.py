@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,9 @@ from onebit.cli.predicting import loaded
 from onebit.cli.reading import read
 from onebit.cli.shell import Voice, WrongCommand, alone, check_distinct, checked_output, plain_errors
 from onebit.data import checked
+
+# A file with a larger share of answers that the model has is taken for one with the old answers in it.
+MOSTLY = 0.5
 
 
 def update(
@@ -52,6 +56,14 @@ def update(
         bool,
         typer.Option("--again", help="Take up answers even if these very ones were taken up before."),
     ] = False,
+    only_new: Annotated[
+        bool,
+        typer.Option(
+            "--only-new",
+            help="Leave out answers that the model has: the same one to the same pair. For files that "
+            "hold the old answers too.",
+        ),
+    ] = False,
     delta: o.Delta = 0.05,
     row: o.Row = None,
     col: o.Col = None,
@@ -89,11 +101,13 @@ def update(
             raise WrongCommand("name a file of new answers, or a store of them with --store; not both")
         if not output:
             raise WrongCommand("name the model file to write with -o; it may be the same one")
+        if only_new and (again or store is not None):
+            raise WrongCommand("--only-new is for files, and not with --again")
         checked_output(output, stdout=False)
         check_distinct({"the new answers": file or store}, {"the model": output})
         with alone(output):
             _update(
-                voice, model, file, output, store, forget, certify, again, delta, threads,
+                voice, model, file, output, store, forget, certify, again, only_new, delta, threads,
                 lambda path, fitted: read(
                     voice, path, row, col, answer, wide, *_as_fitted(voice, fitted, threshold, yes, no),
                     format, delimiter, no_header, skip_bad, drop or _listed(fitted, "drop"), no_ids,
@@ -143,6 +157,7 @@ def _update(
     forget: float,
     certify: float | None,
     again: bool,
+    only_new: bool,
     delta: float,
     threads: int | None,
     reading_of: Callable[[str, Any], Any],
@@ -153,19 +168,19 @@ def _update(
     mark = None
     if file is not None:
         seen = reading_of(file, fitted).observations
-        new: tuple[Any, Any] = (seen, None)
-        if seen.fingerprint() in _taken(fitted) and not again:
-            raise ValueError(
-                f"the {seen.n:,} answers of {file} were taken up before by {model}; --again takes them "
-                "up once more"
-            )
+        if not again:
+            seen = _fresh(voice, file, seen, model, fitted, only_new)
+        new: tuple[Any, Any] | None = (seen, None) if seen.n else None
     else:
         assert store is not None
         new, mark = _from_store(voice, store, fitted)
-        if new is None:
-            voice.note(f"{store}: nothing new since the last update; {model} is left as it is")
-            voice.answer({"answers": 0, "updates": fitted.updates_.times})
-            return
+    if new is None:
+        voice.note(f"{file or store}: nothing new since the last update; {model} is left as it is")
+        if Path(output).resolve() != Path(model).resolve():
+            fitted.save(output)
+            voice.note(f"{output} is a copy of it")
+        voice.answer({"answers": 0, "updates": fitted.updates_.times})
+        return
     began = time.perf_counter()
     with voice.warnings_as_notes():
         fitted.partial_fit(*new, forget=forget, certify=certify)
@@ -176,6 +191,37 @@ def _update(
     fitted.save(output)
     content = _told(fitted, before, time.perf_counter() - began, delta)
     voice.answer(content, _words(content, output))
+
+
+def _fresh(voice: Voice, file: str, seen: Any, model: str, fitted: Any, only_new: bool) -> Any:
+    """Return the answers to take up, without those that the model has if these are to be left out.
+
+    A file that is mostly known is one that holds the old answers too, whose answers would count twice.
+    """
+    from onebit.completers.updating import known_already
+
+    known = known_already(fitted, seen)
+    count, others = int(known.sum()), seen.n - int(known.sum())
+    if only_new:
+        if count:
+            voice.note(f"{file}: {count:,} answers left out that {model} has already")
+        return seen.take(~known)
+    if seen.fingerprint() in _taken(fitted):
+        raise ValueError(
+            f"the {seen.n:,} answers of {file} were taken up before by {model}; --again takes them up "
+            "once more"
+        )
+    if count > MOSTLY * seen.n:
+        raise ValueError(
+            f"{count:,} of the {seen.n:,} answers of {file} are in {model} already, the same ones to the "
+            f"same pairs, and would count twice; --only-new takes up the other {others:,}, --again all"
+        )
+    if count:
+        voice.note(
+            f"{file}: {count:,} answers are in {model} already and count once more (--only-new leaves "
+            "them out)"
+        )
+    return seen
 
 
 def _taken(fitted: Any) -> set[str]:

@@ -22,6 +22,8 @@ from onebit.model.irt import OF_ITEM_RESPONSES
 
 # Of the run for a model that is not sampled: a hundred draws of each chain, or more until they settle.
 CHAINS, BURN_IN, SAMPLES = 4, 50, 200
+# Beyond this share of the fit's answers, updates have narrowed what all rows or columns share too far.
+LARGE_UPDATES = 0.5
 
 
 def error_draws(model: Any, callback: Any = None, scale: str = "logit") -> tuple[Draws, str]:
@@ -73,10 +75,19 @@ def _sampled_draws(model: Any, own: Any, callback: Any) -> tuple[Draws, str]:
 def _words(what: str, sampled: Any) -> str:
     """Say what draws are, and whether their chains had mixed."""
     mixing, count = Mixing.of(sampled.diagnostics_), sampled.draws_.count
-    said = f"Error bars are those of {what}: from run to run, estimates move by about {count**-0.5:.2f} "
+    said = (
+        f"Error bars are those of {what}: from run to run, estimates move by about {count**-0.5:.2f} of "
+        "their standard errors, ends of intervals by twice that"
+    )
+    updates = sampled.updates_
+    if updates.answers > LARGE_UPDATES * (sampled.n_observations_ or np.inf):
+        said += (
+            ". Answers that came by updates are many beside those of the fit: what all rows, or all "
+            "columns, share is less sure than it says"
+        )
     if mixing.verdict in ("mixed", "roughly mixed"):
-        return said + "of their standard errors."
+        return f"{said}."
     return said + (
-        f"of their standard errors, and by more here, since the chains have not mixed (worst R-hat "
+        f", and by more here, since the chains have not mixed (worst R-hat "
         f"{mixing.rhat:.2f}); a model fitted by sampling, with more draws, has firmer ones."
     )

@@ -218,9 +218,9 @@ def recommendations(model: Filled, rows: Any, n: int, answered: bool) -> pd.Data
         codes = model.rows_.encode(asked)
         if (codes < 0).any():
             missing = np.asarray(asked, dtype=object)[codes < 0]
+            more = f", nor are {len(missing) - 1:,} more" if len(missing) > 1 else ""
             raise ValueError(
-                f"{len(missing)} of these rows are not known, the first is {missing[0]!r}; fold_in adds "
-                "a row from its answers"
+                f"the row {missing[0]!r} is not known{more}; fold_in adds a row from its answers"
             )
     names = id_names(model)
     parts = [

@@ -32,6 +32,7 @@ class Interviewing:
         columns: Any = None,
         level: float = 0.9,
         scale: str = "logit",
+        population: bool = False,
         callback: Any = None,
     ) -> pd.DataFrame:
         """Return each row's share of "yes", effect and rank, with error bars.
@@ -52,6 +53,9 @@ class Interviewing:
         scale : {"logit", "irt"}
             "irt": abilities with mean zero and variance one in place of effects, with infit and outfit;
             for models of rank 0 (Rasch) and of rank 1 with column effects alone (2PL).
+        population : bool, default False
+            Whether shares are to be those over a larger population, from which the columns were drawn at
+            random: intervals are wider by what that leaves to chance.
         callback : callable, optional
             Told of every sweep, where a sampling run is needed.
 
@@ -74,7 +78,7 @@ class Interviewing:
         ['answers', 'answered_share', 'share', 'share_low', 'share_high']
         """
         check_is_fitted(self)
-        return summary(self, 0, rows, columns, level, scale, callback)
+        return summary(self, 0, rows, columns, level, scale, population, callback)
 
     @available_if(_has_posterior)
     def column_summary(
@@ -84,18 +88,20 @@ class Interviewing:
         rows: Any = None,
         level: float = 0.9,
         scale: str = "logit",
+        population: bool = False,
         callback: Any = None,
     ) -> pd.DataFrame:
         """Return each column's share of "yes" over all rows, effect and rank, with error bars.
 
-        See ``row_summary``, with rows and columns exchanged. With ``scale="irt"``: difficulty and
+        See ``row_summary``, with rows and columns exchanged: ``population=True`` is for rows that are a
+        random sample of those one wants to know about. With ``scale="irt"``: difficulty and
         discrimination of items with standard errors, infit and outfit, and ``rest_correlation``: of an
         item's answers with the share of "yes" among the same rows' other answers, whatever the model. The
         difficulty of an item whose discrimination is within two standard errors of zero is not
         determined: NaN.
         """
         check_is_fitted(self)
-        return summary(self, 1, columns, rows, level, scale, callback)
+        return summary(self, 1, columns, rows, level, scale, population, callback)
 
     @available_if(_has_posterior)
     def compare(self, a: Any, b: Any, *, columns: Any = None, level: float = 0.9) -> Comparison:

@@ -13,8 +13,8 @@ sequences, which begin with the surest entries, with the surer half and with all
 
 The thresholds are quantiles of the probabilities in the lists, which are known beforehand; those above
 which there are too few held-out answers for any bound are passed over, which the answers have no part in.
-Where no entry is answered twice, what is shown of the lists are their blanks, and these alone are held to
-the bound too, by the hypergeometric distribution.
+Of an entry that is answered more than once, one answer counts, at random. What is shown of the lists are
+their blanks, and these alone are held to the bound too, by the hypergeometric distribution.
 
 Lists are of the rows and columns that were fitted: whoever was folded in later was not counted.
 """
@@ -117,17 +117,17 @@ def list_certificate(model: Any, n: int, max_error: float, delta: float) -> List
     width = np.int64(len(model.columns_))
     listed = rows * width + columns
     order = np.argsort(listed)
-    entries = held.rows * width + held.columns
+    one = held.one_of_each()  # answers of the same entry are not independent
+    entries = (held.rows * width + held.columns)[one]
     place = np.searchsorted(listed[order], entries)
     place[place == len(listed)] = 0
     inside = listed[order][place] == entries
     chance = probability[order][place][inside]
-    wrong = held.sign[inside] < 0
-    distinct = held.blanks is not None
+    wrong = held.sign[one][inside] < 0
 
     def certified(cut: float, each: float) -> Certificate:
         above, among = probability >= cut, wrong[chance >= cut]
-        shown = int(above.sum()) - len(among) if distinct else 0
+        shown = int(above.sum()) - len(among)
         return _certificate(n, among, (each, delta), float(above.mean()), shown, held.own)
 
     whole = certified(0.0, delta)

@@ -66,15 +66,23 @@ def drawn_shares(
     wanted: NDArray[np.int32],
     draws: Draws,
     known: Observations,
+    population: bool = False,
 ) -> Shares:
     """Return shares over the wanted members of the other side, known answers as they are."""
     view = known.by_column if side else known.by_row
     with threads(model._machine.n_jobs) as pool:
-        return shares_of(draws, side, codes, wanted, known_shares(view, codes), pool.even)
+        return shares_of(draws, side, codes, wanted, known_shares(view, codes), pool.even, population)
 
 
 def summary(
-    model: Any, side: int, ids: Any, others: Any, level: float, scale: str, callback: Any = None
+    model: Any,
+    side: int,
+    ids: Any,
+    others: Any,
+    level: float,
+    scale: str,
+    population: bool = False,
+    callback: Any = None,
 ) -> pd.DataFrame:
     """Return one line a row (or column); see ``PairClassifier.row_summary``."""
     check_share(level, "level")
@@ -86,12 +94,12 @@ def summary(
     known = known_observations(model)
     draws, words = error_draws(model, callback, scale)
     placed = Scale.of(draws) if scale == "irt" else None
-    shares = drawn_shares(model, side, codes, wanted, draws, known)
+    shares = drawn_shares(model, side, codes, wanted, draws, known, population)
     tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
     low, high = np.quantile(shares.drawn, tails, axis=1)
-    compared, best = shares.drawn, shares.expected
+    compared, best = shares.drawn, "share"
     if placed is not None and side == 0:  # a test ranks by ability
-        compared, best = placed.ability[codes], placed.abilities[0][codes]
+        compared, best = placed.ability[codes], "ability"
     # Of those that are level, none is ahead: the interval holds all places that they take.
     rank_low = np.quantile(rankdata(-compared, axis=0, method="min"), tails[0], axis=1)
     rank_high = np.quantile(rankdata(-compared, axis=0, method="max"), tails[1], axis=1)
@@ -112,23 +120,71 @@ def summary(
         parts |= {"effect": effects.mean(axis=1), "effect_se": effects.std(axis=1, ddof=1)}
     else:
         parts |= {"effect": np.nan, "effect_se": np.nan}
+    parts |= {"rank_low": rank_low, "rank_high": rank_high}
+    groups = _alike(draws, known, side, whole=others is None)
+    if groups is not None:
+        parts = _levelled(parts, groups[codes])
     parts |= {
-        "rank": rankdata(-best, method="min").astype(int),
-        "rank_low": np.floor(rank_low).astype(int),
-        "rank_high": np.ceil(rank_high).astype(int),
+        "rank": rankdata(-parts[best], method="min").astype(int),
+        "rank_low": np.floor(parts.pop("rank_low")).astype(int),
+        "rank_high": np.ceil(parts.pop("rank_high")).astype(int),
     }
     index = (model.rows_, model.columns_)[side].labels[codes]
     frame = pd.DataFrame(parts, index=index)
     facing = MEMBERS[1 - side] + "s"
     over = f"all {len(wanted):,} {facing}" if others is None else f"{len(wanted):,} named {facing}"
+    if population:
+        over = f"everybody that {over} were drawn from at random"
     frame.attrs["note"] = (
         f"share: of yes over {over}, known answers as they are, blanks as the model expects them; "
         f"{100 * level:.4g} % credible intervals, if the model holds and blanks come about like the "
         f"answered entries. {words}"
     )
+    frame.attrs["draws"] = words
     if placed is not None:
         frame.attrs["reliability"] = placed.reliability
     return frame
+
+
+def _alike(draws: Draws, known: Observations, side: int, whole: bool) -> NDArray[np.int64] | None:
+    """Return a number for each row (or column), the same for those whose posteriors are the same.
+
+    They have the same answers to the same questions; without factors it is enough that as many are yes,
+    where shares are over the ``whole`` other side. None where more is known of them than their answers.
+    """
+    if (draws.row_slopes, draws.column_slopes)[side].size:
+        return None
+    view = known.by_column if side else known.by_row
+    total = draws.hierarchy.rank == 0 and whole and not known.again().any()
+    keys: dict[tuple[bytes, Any], int] = {}
+    found = np.empty(len(draws.sides[side]), np.int64)
+    for i in range(len(found)):
+        own = slice(view.start[i], view.start[i + 1])
+        yes = view.sign[own] > 0
+        key = view.index[own].tobytes(), int(yes.sum()) if total else yes.tobytes()
+        found[i] = keys.setdefault(key, len(keys))
+    return found
+
+
+# What depends on answers in another way than the posterior does.
+_OWN = ("answers", "answered_share", "infit", "outfit", "rest_correlation")
+
+
+def _levelled(parts: dict[str, Any], groups: NDArray[np.int64]) -> dict[str, Any]:
+    """Give those whose posteriors are the same the same numbers: means over all of their draws."""
+    place, count = np.unique(groups, return_inverse=True, return_counts=True)[1:]
+
+    def mean(values: Array) -> Array:
+        return np.asarray((np.bincount(place, values) / count)[place])
+
+    levelled = {}
+    for name, values in parts.items():
+        if name in _OWN or np.ndim(values) == 0:
+            levelled[name] = values
+        else:
+            squared = name.endswith("_se")
+            levelled[name] = np.sqrt(mean(values**2)) if squared else mean(values)
+    return levelled
 
 
 def _answered(known: Observations, side: int, size: int) -> tuple[NDArray[np.int64], Array]:

@@ -204,6 +204,25 @@ class Updating:
         return self
 
 
+def known_already(model: Any, new: Observations) -> NDArray[np.bool_]:
+    """Say of each new answer, in row order, whether the model has the same one to the same pair.
+
+    Of a model that has not kept the answers of its fit, those of its updates alone are known.
+    """
+    width = np.int64(len(model.columns_))
+    parts = list(model._folded)
+    if model._answers is not None:
+        view = model._answers.everything.by_row
+        parts.append((view.owners(), view.index, view.sign))
+    known = [2 * (rows * width + columns) + (sign > 0) for rows, columns, sign in parts]
+    view = new.by_row
+    rows, columns = model.rows_.encode(new.rows.values), model.columns_.encode(new.columns.values)
+    mine = rows[view.owners()], columns[view.index]
+    answers = 2 * (mine[0] * width + mine[1]) + (view.sign > 0)
+    both = (mine[0] >= 0) & (mine[1] >= 0)
+    return both & np.isin(answers, np.concatenate(known)) if known else np.zeros(new.n, dtype=bool)
+
+
 def keep_in_step(model: Any) -> None:
     """Let the completer that a search has chosen know what the model knows now."""
     chosen = model.__dict__.get("completer_")

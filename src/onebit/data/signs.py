@@ -87,7 +87,7 @@ def _floats(values: NDArray[Any]) -> NDArray[np.float64]:
     if position is not None:
         raise ValueError(
             f"answer {flat[position]!r} at position {position} is not a number; answers are {{-1, 1}}, "
-            "{0, 1} or booleans"
+            "{0, 1} or booleans: turn words into them by comparing, for example answers == 'yes'"
         )
     return flat.astype(float).reshape(values.shape)
 

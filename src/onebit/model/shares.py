@@ -35,13 +35,16 @@ class Shares:
 @kernel(nogil=True, error_model="numpy")
 def draw_shares(
     begin, end, codes, own, own_effect, wanted, other, other_effect, rank, start, index, value, seed,
-    expected, drawn,
+    weights, rest, expected, drawn,
 ):  # fmt: skip
     """Write the shares of the rows ``codes[begin:end]`` over the columns ``wanted``.
 
     Known answers are given row after row: ``index`` and ``value`` between ``start`` and the next.
+    ``weights`` is empty where columns count alike; else it has what each counts for in each draw, and
+    ``rest`` what is added.
     """
     draws = own.shape[1]
+    weighted = weights.shape[0] > 0
     known = np.full(other.shape[0], -1.0)
     for k in range(begin, end):
         i = codes[k]
@@ -54,6 +57,9 @@ def draw_shares(
         for j in wanted:
             if known[j] >= 0.0:
                 sure += known[j]
+                if weighted:
+                    for d in range(draws):
+                        total[d] += weights[j, d] * known[j]
                 continue
             for d in range(draws):
                 score = np.float32(0.0)
@@ -70,12 +76,12 @@ def draw_shares(
                 state ^= state >> np.uint64(27)
                 uniform = (state * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(11)
                 if uniform * (1.0 / 9007199254740992.0) < chance:
-                    total[d] += 1.0
+                    total[d] += weights[j, d] if weighted else 1.0
         for t in range(start[k], start[k + 1]):
             known[index[t]] = -1.0
         expected[k] = (sure + mean / draws) / wanted.shape[0]
         for d in range(draws):
-            drawn[k, d] = (sure + total[d]) / wanted.shape[0]
+            drawn[k, d] = total[d] + rest[d] if weighted else (sure + total[d]) / wanted.shape[0]
 
 
 def shares_of(
@@ -85,8 +91,14 @@ def shares_of(
     wanted: Codes,
     known: tuple[NDArray[np.int64], Codes, Array],
     evenly: Evenly = at_once,
+    population: bool = False,
 ) -> Shares:
     """Return the shares of rows (side 0) or columns over what they face.
+
+    With ``population`` they are those over a population from which what they face was drawn at random:
+    what each member stands for is drawn too (the Bayesian bootstrap, Rubin 1981), beside two halves of a
+    member that say yes and no to everything. So somebody with ``k`` times "yes" in ``n`` answers, all of
+    them known, has the share ``Beta(k + 1/2, n - k + 1/2)``.
 
     Parameters
     ----------
@@ -102,6 +114,8 @@ def shares_of(
         The known answers: place among ``codes``, in order, member of the other side, share of "yes".
     evenly : callable
         Shares the work out.
+    population : bool
+        Whether shares are those over a population that ``wanted`` were drawn from.
     """
     place, index, value = known
     start = np.searchsorted(place, np.arange(len(codes) + 1)).astype(np.int64)
@@ -111,11 +125,29 @@ def shares_of(
         codes.astype(np.int64), draws.sides[side], hierarchy.has_effect(side),
         wanted.astype(np.int64), draws.sides[1 - side], hierarchy.has_effect(1 - side),
         hierarchy.rank, start, index.astype(np.int64), np.asarray(value, float), draws.seed + side,
-        expected, drawn,
+        *_stand_for(draws, side, wanted, population), expected, drawn,
     )  # fmt: skip
 
     def task(begin: int, end: int) -> None:
         draw_shares(begin, end, *arguments)
 
     evenly(task, len(codes), draws.count * max(len(wanted), 1))
+    if population:
+        expected = (len(wanted) * expected + 0.5) / (len(wanted) + 1.0)
     return Shares(expected, drawn)
+
+
+def _stand_for(draws: Draws, side: int, wanted: Codes, population: bool) -> tuple[Array, Array]:
+    """Return which share of a population each member stands for in each draw, and the half that says yes.
+
+    Nothing where there is no population.
+    """
+    if not population:
+        return np.empty((0, 0)), np.empty(0)
+    rng = np.random.default_rng([draws.seed, side])
+    size = rng.standard_exponential((len(wanted), draws.count))
+    halves = rng.standard_gamma(0.5, (2, draws.count))
+    total = size.sum(axis=0) + halves.sum(axis=0)
+    weights = np.zeros((len(draws.sides[1 - side]), draws.count))
+    weights[wanted] = size / total
+    return weights, halves[0] / total

@@ -35,6 +35,7 @@ from onebit.report.items import ENOUGH_ANSWERS, MISFIT, items_of
 from onebit.report.layout import effects_of, factors_of, on_one_ruler, places, principal, scale_of
 from onebit.report.persons import MOST_PLACED, persons_of
 from onebit.report.policy import policy
+from onebit.report.shares import LEVEL, can_be_told, shares_of_columns
 from onebit.report.summary import answer_count, answered_share, settings_of
 from onebit.report.told import strongest_features
 from onebit.report.words import (
@@ -193,6 +194,9 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
     _add_fit(model, facts, drawn)
     _add_certificates(model, facts, drawn)
     _add_scale(model, facts, drawn)
+    facts["shares"], facts["share_level"] = [], LEVEL
+    if facts["log_odds"] and scale is None and can_be_told(model):
+        facts["shares"], facts["share_draws"] = shares_of_columns(model)
     facts["figures"] = {name: Markup(svg) for name, svg in drawn.items()}
     return facts
 

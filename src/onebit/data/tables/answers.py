@@ -235,6 +235,15 @@ class Vocabulary:
         self._written.setdefault(sign, text.strip())
         return sign
 
+    def misjudged(self) -> str:
+        """Say so where a threshold is beside both of two numbers which are answers by themselves."""
+        no, yes = ({_plain_number(text) for text in self._above[above]} for above in (False, True))
+        for none, both, name in ((yes, no, "no"), (no, yes, "yes")):
+            if not none and both in ({"0", "1"}, {"-1", "1"}):
+                low, beside = min(both), f"the threshold {self.threshold:g} makes both {name}"
+                return f"the answers are {low} and 1, and {beside}; --yes 1 --no={low} takes them so"
+        return ""
+
     def divided(self) -> str:
         """Say which numbers a threshold has made yes and no, where they are few."""
         if self.threshold is None or any(len(part) > _MOST_VALUES for part in self._above.values()):

@@ -30,6 +30,8 @@ _WORDS = {
 
 # From so many lines on, a first column with two values is no column of ids.
 _FEW_IDS = 10
+# A long table rarely has more columns: ids, an answer, when it was given, a note.
+_MOST_OF_LONG = 6
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ def choose(
                 _refuse_data_as_names(names, source)
             options = {"row": "--row", "column": "--col", "answer": "--answer"}
             wide_too = ""
-            if answers and "column" in wanted:
+            if answers and ("column" in wanted or len(names) > _MOST_OF_LONG):
                 wide_too = ", or say --wide for one row a line (--drop COLUMN for those without answers)"
             raise TableError(
                 f"{source} does not say which column holds the {wanted[0]}{_ids(wanted[0])}; name it "

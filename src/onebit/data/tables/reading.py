@@ -188,6 +188,8 @@ def read_table(
             raise TableError(f"{source.name} holds no answers")
         named = layout.header or source.format not in ("csv", "tsv")
         seen, held_out, repeats = table.finish(source.name, pick.chosen, named)
+        if wrong := vocabulary.misjudged():
+            raise TableError(f"{source.name}: {wrong}")
         first = tuple(problems.first)
         return Reading(
             seen, source.name, source.format, pick.chosen, problems.count, first, table.blank, repeats,
