@@ -122,6 +122,8 @@ def test_some_answers_are_learnt_without_asking_for_them(model, tmp_path):
     assert "e03" not in pd.read_csv(out)["question"].tolist()
     more = run("ask", model, "--known", str(out), "--next", "12")  # what was written is read again
     assert len(more.stdout.strip().splitlines()) == 1 + 12 - 4
+    assert "the one wanted is yes with probability" in result.stderr
+    assert "interval" not in result.stderr  # a single answer has no share in between
     assert run("ask", model, "--for", "e03", "--goal", "row").exit_code == 2
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -606,3 +607,14 @@ def test_a_warning_turned_into_an_error_leaves_a_usable_model(named):
         with pytest.raises(ConvergenceWarning):
             model.fit(*named)
     assert np.isfinite(model.decision_function(named[0])).all()
+
+
+def test_mean_scores_are_products_of_the_vectors_that_the_guide_names(small_world):
+    model = LogisticCompleter(2, random_state=0).fit(small_world.pairs, small_world.answers)
+    text = (Path(__file__).parent.parent / "docs" / "guide.md").read_text()
+    part = text[text.index("## Vectors for other programs") :]
+    block = part[part.index("```python") + len("```python") :]
+    found = {"model": model}
+    exec(block[: block.index("```")], found)
+    expected = model.complete("score", everywhere=True).loc[model.rows_.labels, model.columns_.labels]
+    assert found["scores"] == pytest.approx(expected.to_numpy())

@@ -1,4 +1,4 @@
-"""How good a model is on answers that it has not seen: cross-validation, beside two baselines."""
+"""How good a model is on answers that it has not seen, held out or later, beside two baselines."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from onebit.data.observations import Entries, Observations
 Array = NDArray[np.float64]
 
 MEASURES = ("accuracy", "log_loss", "brier", "calibration_error")
+# Groups of later answers.
+ALL, KNOWN, STRANGE = "all", "rows and columns with earlier answers", "others"
 _BINS = 10
 
 
@@ -89,12 +91,7 @@ def evaluate(
     # Whole entries, so that no fold is predicted from other answers of its own.
     of_entries = np.random.default_rng(seed).permutation(np.arange(entries) % folds)
     part = of_entries[np.cumsum(first) - 1]
-    jobs = {"n_jobs": model.n_jobs} if hasattr(model, "n_jobs") else {}
-    methods: list[tuple[str, PairClassifier | None]] = [
-        (type(model).__name__, model),
-        ("effects only", LogisticCompleter(0, random_state=seed, **jobs)),
-        ("commoner answer", None),
-    ]
+    methods = _methods(model, seed)
     lines = []
     for fold in range(folds):
         train, test = seen.take(part != fold), seen.entries(part == fold)
@@ -106,6 +103,81 @@ def evaluate(
     if tell is not None:
         tell(folds * len(methods), folds * len(methods), "")
     return Evaluation(pd.DataFrame(lines), seen.n)
+
+
+def evaluate_later(
+    model: PairClassifier,
+    seen: Observations,
+    later: Observations,
+    seed: int = 0,
+    tell: Callable[[int, int, str], None] | None = None,
+) -> pd.DataFrame:
+    """Fit a model, and the same baselines, to some answers and predict others that came after them.
+
+    Later answers to pairs that were answered before are left out: they would be foreseen too well.
+
+    Parameters
+    ----------
+    model : completer
+        Cloned.
+    seen, later : Observations
+        Earlier and later answers, over the same rows and columns, some of which have no earlier ones.
+    seed : int
+        Of the baselines.
+    tell : callable, optional
+        As in ``evaluate``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A line for each method and each group of the later answers (``KNOWN``: of rows and columns with
+        earlier answers; ``STRANGE``: of the others; ``ALL``), with their number, the measures of
+        ``evaluate`` and standard errors (``..._se``) by which rows are drawn at random; the calibration
+        error has none.
+    """
+    entries = later.entries(np.isin(later.entry_numbers(), seen.entry_numbers(), invert=True))
+    if not len(entries.sign):
+        raise ValueError("no later answer is about a pair that was not answered before")
+    before = seen.by_row.counts[entries.rows], seen.by_column.counts[entries.columns]
+    known = (before[0] > 0) & (before[1] > 0)
+    groups = {ALL: np.ones(len(known), dtype=bool), KNOWN: known, STRANGE: ~known}
+    methods = _methods(model, seed)
+    lines = {}
+    for k, (name, method) in enumerate(methods):
+        if tell is not None:
+            tell(k, len(methods), name)
+        score, yes = _predicted(method, seen, entries)
+        for group, marks in groups.items():
+            if marks.any() and not (group == ALL and known.all() == known.any()):
+                found = _measures(entries.sign[marks], score[marks], yes[marks])
+                errors = _errors_by_row(
+                    entries.rows[marks], entries.sign[marks], score[marks], yes[marks]
+                )
+                lines[name, group] = {"answers": int(marks.sum())} | found | errors
+    if tell is not None:
+        tell(len(methods), len(methods), "")
+    return pd.DataFrame.from_dict(lines, orient="index").rename_axis(["method", "of"])
+
+
+def _methods(model: PairClassifier, seed: int) -> list[tuple[str, PairClassifier | None]]:
+    """Return a model and what it is held against."""
+    jobs = {"n_jobs": model.n_jobs} if hasattr(model, "n_jobs") else {}
+    return [
+        (type(model).__name__, model),
+        ("effects only", LogisticCompleter(0, random_state=seed, **jobs)),
+        ("commoner answer", None),
+    ]
+
+
+def _errors_by_row(
+    rows: NDArray[np.int32], sign: NDArray[np.int8], score: Array, yes: Array
+) -> dict[str, float]:
+    """Return standard errors of means over answers whose rows, not they themselves, are independent."""
+    errors = {}
+    for name, values in _terms(sign, score, yes).items():
+        sums = np.bincount(rows, values - values.mean())
+        errors[f"{name}_se"] = float(np.sqrt((sums**2).sum()) / len(values))
+    return errors | {"calibration_error_se": float("nan")}
 
 
 def _predicted(method: PairClassifier | None, train: Observations, test: Entries) -> tuple[Array, Array]:
@@ -121,13 +193,17 @@ def _predicted(method: PairClassifier | None, train: Observations, test: Entries
 
 
 def _measures(sign: NDArray[np.int8], score: Array, yes: Array) -> dict[str, float]:
+    means = {name: float(values.mean()) for name, values in _terms(sign, score, yes).items()}
+    return means | {"calibration_error": calibration_error(yes, sign > 0)}
+
+
+def _terms(sign: NDArray[np.int8], score: Array, yes: Array) -> dict[str, Array]:
+    """Return what the measures that are means are the means of."""
     outcome = sign > 0
-    likelihood = np.where(outcome, yes, 1.0 - yes)
     return {
-        "accuracy": float(np.mean(score * sign > 0)),
-        "log_loss": float(-np.log(likelihood).mean()),
-        "brier": float(((yes - outcome) ** 2).mean()),
-        "calibration_error": calibration_error(yes, outcome),
+        "accuracy": (score * sign > 0).astype(float),
+        "log_loss": -np.log(np.where(outcome, yes, 1.0 - yes)),
+        "brier": (yes - outcome) ** 2,
     }
 
 
