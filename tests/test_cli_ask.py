@@ -165,8 +165,9 @@ def test_what_is_known_in_the_end_can_be_had_as_json(model, tmp_path):
     assert set(found["yes"]) == {"e03"}
     assert f"e03: yes with probability {found['yes']['e03']:.2f}" in result.stderr
     assert found["yes"]["e03"] == pytest.approx(found["share"])
-    for name in ("share", "share_low", "share_high"):
-        assert found[name] == pytest.approx(last[name])
+    assert found["share"] == pytest.approx(last["share"])
+    assert found["share_low"] is found["share_high"] is None  # one answer has nothing in between
+    assert last[["share_low", "share_high"]].isna().all()
     bare = found["no_model"]
     assert (bare["over"], bare["of"]) == (11, "the columns that could be asked")
     assert bare["share_low"] <= bare["share"] <= bare["share_high"]
@@ -174,6 +175,10 @@ def test_what_is_known_in_the_end_can_be_had_as_json(model, tmp_path):
         f"{100 * bare['share_low']:.1f} to {100 * bare['share_high']:.1f}, over the 11" in result.stderr
     )
     assert json.loads(run(*arguments).stdout)["no_model"] is None
+    two = json.loads(run(*arguments, "--for", "e05", "-o", str(out)).stdout)
+    last = pd.read_csv(out).iloc[-1]
+    for name in ("share", "share_low", "share_high"):
+        assert two[name] == pytest.approx(last[name])
     questions = run("ask", model, "--next", "2", "--json").stdout.splitlines()
     assert [set(json.loads(line)) for line in questions] == [{"column", "yes", "gain", "chance"}] * 2
 

@@ -206,13 +206,14 @@ def _interviewed(
             interview.skip()
             continue
         interview.answer(bool(sign == 1))
+        low, high = _ends(interview)
         lines.append(
             ({} if name is None else {"row": name})
             | {
                 "question": str(question.column),
                 "answer": str(fitted.classes_[int(sign == 1)]),
                 "yes": question.yes, "gain": question.gain, "chance": question.chance,
-                "share": interview.share, "share_low": interview.low, "share_high": interview.high,
+                "share": interview.share, "share_low": low, "share_high": high,
             }
         )  # fmt: skip
         if script is None:
@@ -264,8 +265,13 @@ def _answered(number: int, question: Any, words: _Words) -> int | str:
         typer.echo(f"   {text.strip()!r} is neither yes nor no: y, n, s to skip, q to end", err=True)
 
 
+def _ends(interview: Any) -> tuple[float | None, float | None]:
+    """Return the ends of the share's interval; a single answer is yes or no, with nothing between."""
+    return (interview.low, interview.high) if interview.wanted > 1 else (None, None)
+
+
 def _standing(interview: Any) -> str:
-    if interview.wanted == 1:  # a single answer is yes or no: there is no share between
+    if interview.wanted == 1:
         return f"the one wanted is yes with probability {100 * interview.share:.1f} %"
     return (
         f"{100 * interview.share:.1f} % yes over {interview.over}, {100 * interview.level:.4g} % "
@@ -281,8 +287,8 @@ def _conclude(voice: Voice, interview: Any, explore: float) -> dict[str, Any]:
         "level": interview.level,
         "over": interview.wanted,
         "share": interview.share,
-        "share_low": interview.low if interview.wanted > 1 else None,
-        "share_high": interview.high if interview.wanted > 1 else None,
+        "share_low": _ends(interview)[0],
+        "share_high": _ends(interview)[1],
         "ended": why,
         "interval": "credible: it believes the model, and that the row is like the fitted ones",
         "no_model": None,
