@@ -47,8 +47,8 @@ def test_rows_are_written_with_the_columns_that_others_read(model, tmp_path):
     assert result.exit_code == 0, result.output
     found = pd.read_csv(out)
     assert found.columns.tolist() == [
-        "student", "answers", "answered_share", "share", "share_low", "share_high", "effect",
-        "effect_se", "rank", "rank_low", "rank_high",
+        "student", "answers", "answered_share", "share", "share_low", "share_high", "share_least",
+        "share_most", "effect", "effect_se", "rank", "rank_low", "rank_high",
     ]  # fmt: skip
     expected = onebit.load(model).row_summary()
     assert found["share"].to_numpy() == pytest.approx(expected["share"].to_numpy(), abs=1e-6)

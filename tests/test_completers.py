@@ -36,7 +36,10 @@ MAKERS = {
     "gibbs": lambda: GibbsCompleter(3, temperature=2.0, random_state=0),
     "hinge paper": lambda: HingeCompleter(3, method="paper", max_iter=40, random_state=0),
     "nuclear norm": lambda: NuclearNormCompleter(2, random_state=0),
-    "auto": lambda: AutoCompleter(effort="quick", random_state=0),
+    "sampled": lambda: LogisticCompleter(
+        2, inference="sampling", n_samples=50, n_burn_in=30, n_chains=2, settle=None, random_state=0
+    ),
+    "auto": lambda: AutoCompleter(sampling_seconds=0, random_state=0),
 }
 ALL = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 BAYES = pytest.mark.parametrize(

@@ -71,8 +71,8 @@ def test_counts_effects_and_ranks_are_those_of_the_model(sampled, table):
         answers[3, pairs[pairs[:, 0] == 3, 1]].mean()
     )
     assert list(found.columns) == [
-        "answers", "answered_share", "share", "share_low", "share_high", "effect", "effect_se", "rank",
-        "rank_low", "rank_high",
+        "answers", "answered_share", "share", "share_low", "share_high", "share_least", "share_most",
+        "effect", "effect_se", "rank", "rank_low", "rank_high",
     ]  # fmt: skip
 
 
@@ -289,3 +289,21 @@ def test_those_of_whom_features_tell_more_keep_their_own_numbers():
     told = LogisticCompleter(1, pattern=None, **settings)
     told.fit(pairs, answers[tuple(pairs.T)], row_features=ages)
     assert told.row_summary()["effect"].nunique() == 12
+
+
+def test_least_and_most_shares_assume_nothing_of_blanks(sampled, table):
+    answers, pairs = table
+    seen = np.zeros(answers.shape, dtype=bool)
+    seen[tuple(pairs.T)] = True
+    sides = ((sampled.row_summary(), 1), (sampled.column_summary(), 0))
+    for found, axis in sides:
+        least = (answers.astype(bool) & seen).mean(axis=axis)
+        most = (answers.astype(bool) | ~seen).mean(axis=axis)
+        assert found["share_least"].to_numpy() == pytest.approx(least)
+        assert found["share_most"].to_numpy() == pytest.approx(most)
+        assert (found["share"] > found["share_least"] - 1e-12).all()
+        assert (found["share"] < found["share_most"] + 1e-12).all()
+    assert "share_least" not in sampled.row_summary(population=True)
+    some = sampled.row_summary(["r03"], columns=["c00", "c05"]).iloc[0]
+    here = seen[3, [0, 5]]
+    assert some["share_most"] - some["share_least"] == pytest.approx(1 - here.mean())

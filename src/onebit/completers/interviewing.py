@@ -63,9 +63,10 @@ class Interviewing:
         -------
         pandas.DataFrame
             Answers, ``answered_share`` (of "yes" among them), ``share`` with ``share_low`` and
-            ``share_high``, ``effect`` (log-odds on a typical column; NaN where rows have none) with
-            ``effect_se``, ``rank`` (1 is the highest share; with ``scale="irt"`` the highest ability)
-            with ``rank_low`` and ``rank_high``. ``attrs["note"]`` says what the
+            ``share_high``, ``share_least`` and ``share_most`` (if all blanks were "no", or "yes": these
+            assume nothing; not of a population), ``effect`` (log-odds on a typical column; NaN where
+            rows have none) with ``effect_se``, ``rank`` (1 is the highest share; with ``scale="irt"`` the
+            highest ability) with ``rank_low`` and ``rank_high``. ``attrs["note"]`` says what the
             intervals assume.
 
         Examples

@@ -113,6 +113,8 @@ def summary(
         "share_low": np.minimum(low, shares.expected),
         "share_high": np.maximum(high, shares.expected),
     }
+    if not population:
+        parts |= _whatever_blanks_are(known, side, codes, wanted)
     if placed is not None:
         parts |= _on_scale(placed, side, codes, known)
     elif draws.hierarchy.has_effect(side):
@@ -146,6 +148,19 @@ def summary(
     return frame
 
 
+def _whatever_blanks_are(
+    known: Observations, side: int, codes: NDArray[np.int32], wanted: NDArray[np.int32]
+) -> dict[str, Array]:
+    """Return the shares if all blanks were "no", and if all were "yes"."""
+    view = known.by_column if side else known.by_row
+    place, index, yes = known_shares(view, codes)
+    inside = np.isin(index, wanted)
+    place, yes = place[inside], yes[inside]
+    least = np.bincount(place, yes, len(codes))
+    blank = len(wanted) - np.bincount(place, minlength=len(codes))
+    return {"share_least": least / len(wanted), "share_most": (least + blank) / len(wanted)}
+
+
 def _alike(draws: Draws, known: Observations, side: int, whole: bool) -> NDArray[np.int64] | None:
     """Return a number for each row (or column), the same for those whose posteriors are the same.
 
@@ -167,7 +182,7 @@ def _alike(draws: Draws, known: Observations, side: int, whole: bool) -> NDArray
 
 
 # What depends on answers in another way than the posterior does.
-_OWN = ("answers", "answered_share", "infit", "outfit", "rest_correlation")
+_OWN = ("answers", "answered_share", "share_least", "share_most", "infit", "outfit", "rest_correlation")
 
 
 def _levelled(parts: dict[str, Any], groups: NDArray[np.int64]) -> dict[str, Any]:
