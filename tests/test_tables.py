@@ -671,3 +671,10 @@ def test_ratings_that_are_no_numbers_by_their_signs_are_told_how_to_become_some(
     path.write_text("row,column,answer\n" + "\n".join(lines) + "\n")
     with pytest.raises(TableError, match=re.escape(advice)):
         read_answers(path, threshold=threshold)
+
+
+def test_advice_about_options_says_what_they_are_in_python(tmp_path):
+    with pytest.raises(TableError, match=r"--wide .*--no-ids ids=False, --no-header header=False\)$"):
+        read_answers(write(tmp_path, "a.csv", "who,age,a,b,c\nann,30,1,0,1\nbob,40,0,0,1\n"))
+    with pytest.raises(TableError, match=r"nothing else$"):
+        read_answers(write(tmp_path, "b.csv", "user,item,answer\n"))

@@ -26,6 +26,10 @@ from onebit.data.tables.times import After
 logger = logging.getLogger("onebit")
 
 
+# What advice about options means to whoever calls the library.
+IN_PYTHON = "options are parameters here: --col is column, --no-ids ids=False, --no-header header=False"
+
+
 @dataclass(frozen=True)
 class Reading:
     """What was read from a file, and how.
@@ -152,7 +156,12 @@ def read_answers(
         row, column, answer, wide, header, format, delimiter, drop=[str(name) for name in drop], ids=ids,
         after=None if after is None else After(*map(str, after)),
     )  # fmt: skip
-    reading = read_table(path, layout, Vocabulary(threshold, yes, no, blank), skip_bad=skip_bad)
+    try:
+        reading = read_table(path, layout, Vocabulary(threshold, yes, no, blank), skip_bad=skip_bad)
+    except TableError as error:
+        if " --" not in str(error):
+            raise
+        raise TableError(f"{error} ({IN_PYTHON})") from None
     for note in reading.notes():
         logger.info("%s", note)
     if after is not None:
