@@ -97,7 +97,7 @@ def test_a_file_that_holds_the_old_answers_too_counts_none_twice(folder):
     refused = update(folder, str(both), "-o", str(path), *WORDS)
     assert refused.exit_code == 1
     assert "384 of the 444 answers" in refused.output  # of the new ones two rows are known
-    assert "--only-new takes up the other 60" in refused.output
+    assert "--only-new leaves them out (60 answers left), --again takes up all" in refused.output
     assert path.read_bytes() == before
     for source, name in ((both, "one.onebit"), (folder / "new.csv", "two.onebit")):
         assert update(folder, str(source), "--only-new", "-o", str(folder / name), *WORDS).exit_code == 0
@@ -116,6 +116,21 @@ def test_a_file_that_holds_the_old_answers_too_counts_none_twice(folder):
     assert wrong.exit_code == 2
 
 
+def test_what_is_new_to_a_model_without_its_answers_is_not_guessed(folder):
+    bare = str(folder / "bare.onebit")
+    fit = ["fit", str(folder / "poll.csv"), "-m", "logistic", "-o", bare, "--forget-answers", *WORDS]
+    assert CliRunner().invoke(app, fit).exit_code == 0
+    command = ["update", bare, str(folder / "poll.csv"), "-o", str(folder / "next.onebit"), *WORDS]
+    for options, said in (
+        ([], "were taken up before"),
+        (["--only-new"], "does not hold the answers of its fit"),
+    ):
+        run = CliRunner().invoke(app, [*command, *options])
+        assert run.exit_code == 1
+        assert said in run.output
+    assert not (folder / "next.onebit").exists()
+
+
 def test_answers_that_differ_from_the_known_ones_are_new(folder):
     """Somebody may change their mind; few repeats are taken up and told."""
     old = pd.read_csv(folder / "poll.csv")
@@ -128,7 +143,7 @@ def test_answers_that_differ_from_the_known_ones_are_new(folder):
     run = update(folder, str(folder / "some.csv"), "-o", str(folder / "next.onebit"), *WORDS)
     assert run.exit_code == 0, run.output
     assert "5 answers are in" in run.output
-    assert "count once more" in run.output
+    assert "to count once more" in run.output
     assert onebit.load(folder / "next.onebit").updates_.answers == 25
     assert model.updates_.answers == 0
 
@@ -146,7 +161,11 @@ def test_numbers_that_are_answers_are_not_all_no_by_the_fits_threshold(tmp_path)
     command = ["update", model, str(tmp_path / "likes.csv"), "-o", model]
     run = CliRunner().invoke(app, command)
     assert run.exit_code == 1
-    assert "the threshold 3.5 makes both no; --yes 1 --no=0" in run.output
+    assert "are 0 and 1, both on one side of the fit's threshold" in run.output
+    # Whoever says what they are is believed.
+    other = [*command[:-1], str(tmp_path / "n.onebit"), "--threshold", "3.5"]
+    assert CliRunner().invoke(app, other).exit_code == 0
+    assert (onebit.load(tmp_path / "n.onebit")._folded[0][2] == -1).all()
     assert CliRunner().invoke(app, [*command, "--yes", "1", "--no=0"]).exit_code == 0
     assert onebit.load(model)._folded[0][2].sum() == (2 * later["rating"] - 1).sum()
 

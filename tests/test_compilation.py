@@ -161,15 +161,40 @@ def test_kernels_are_compiled_beside_the_first_fit_once(started, rehearsed, monk
         assert process.command[:2] == [sys.executable, "-P"]
         assert process.command[-1].endswith(f"from some.module import {part}; {part}()")
         assert process.environment[ahead.MARK] == "1"  # it starts none itself
-    folders = started[0].environment["PYTHONPATH"].split(os.pathsep)
-    assert "" not in folders
-    assert [path for path in sys.path if isinstance(path, str) and path] == folders
+    folders = [path for path in sys.path if isinstance(path, str) and path]
+    assert f"sys.path[:] = {folders!r};" in started[0].command[-1]
+    # What lies in those folders is not run when Python starts, as it would be by PYTHONPATH.
+    assert started[0].environment == os.environ | {ahead.MARK: "1"}
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: rehearsed.wait(), range(8)))
     assert all(process.waited for process in started)
     assert Rehearsal.running == 0
     assert not rehearsed.begin(2)
     assert len(started) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_forked_process_does_not_wait_for_what_another_one_holds():
+    program = """
+import os, sys, threading
+from onebit.engine.cpu import ahead
+
+with ahead._lock:
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if ahead._lock.acquire(timeout=5) else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_process_that_is_started_finds_its_modules(tmp_path):
+    (tmp_path / "some_module.py").write_text("def part():\n    open('done', 'w').close()\n")
+    (tmp_path / "sitecustomize.py").write_text("open('run', 'w').close()\n")
+    program = ahead._program([*sys.path, str(tmp_path)], "some_module", "part")
+    subprocess.run([sys.executable, "-P", "-c", program], check=True, cwd=tmp_path)
+    assert (tmp_path / "done").exists()
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("threads", "both"), [(2, False), (3, True)])

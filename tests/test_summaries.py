@@ -307,3 +307,23 @@ def test_least_and_most_shares_assume_nothing_of_blanks(sampled, table):
     some = sampled.row_summary(["r03"], columns=["c00", "c05"]).iloc[0]
     here = seen[3, [0, 5]]
     assert some["share_most"] - some["share_least"] == pytest.approx(1 - here.mean())
+
+
+def test_those_whose_answers_count_differently_keep_their_own_numbers():
+    rng = np.random.default_rng(0)
+    answers = rng.random((20, 10)) < 0.5
+    answers[1] = answers[0]
+    pairs = np.argwhere(np.ones_like(answers))
+    weights = np.where(pairs[:, 0] == 0, 9.0, 1.0)
+    model = LogisticCompleter(0, pattern=None, inference="sampling", n_samples=30, random_state=0)
+    model.fit(pairs, answers[tuple(pairs.T)], weights)
+    found = model.row_summary()["effect_se"]
+    assert found.iloc[0] < 0.7 * found.iloc[1]
+
+
+@pytest.mark.parametrize("level", [1e-9, 0.5])
+def test_ranks_lie_within_their_intervals(sampled, level):
+    for population in (False, True):
+        found = sampled.column_summary(level=level, population=population)
+        assert (found["rank_low"] <= found["rank"]).all()
+        assert (found["rank"] <= found["rank_high"]).all()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from onebit.data.tables.problems import shown
+
 # Larger tables, and sides, are not looked at: sorting or reading them takes more than a moment.
 LOOKED_AT = 10_000_000
 IDS_LOOKED_AT = 1_000_000
@@ -55,5 +57,5 @@ def _nearly_the_same(index: Any) -> list[str]:
     differ = "1 differs" if len(twins) == 1 else f"{len(twins):,} differ"
     return [
         f"of the {index.side} ids, {differ} from another one by blanks or case alone, the first "
-        f"{label!r} from {other!r}; they count as different"
+        f"{shown(label)} from {shown(other)}; they count as different"
     ]

@@ -107,7 +107,8 @@ def update(
         check_distinct({"the new answers": file or store}, {"the model": output})
         with alone(output):
             _update(
-                voice, model, file, output, store, forget, certify, again, only_new, delta, threads,
+                voice, model, file, output, store, forget, certify, again, only_new,
+                threshold is None and not yes and not no, delta, threads,
                 lambda path, fitted: read(
                     voice, path, row, col, answer, wide, *_as_fitted(voice, fitted, threshold, yes, no),
                     format, delimiter, no_header, skip_bad, drop or _listed(fitted, "drop"), no_ids,
@@ -158,6 +159,7 @@ def _update(
     certify: float | None,
     again: bool,
     only_new: bool,
+    as_fitted: bool,
     delta: float,
     threads: int | None,
     reading_of: Callable[[str, Any], Any],
@@ -167,7 +169,15 @@ def _update(
     before = fitted.updates_, (len(fitted.rows_), len(fitted.columns_))
     mark = None
     if file is not None:
-        seen = reading_of(file, fitted).observations
+        reading = reading_of(file, fitted)
+        if reading.one_sided is not None and as_fitted:
+            no, yes = reading.one_sided
+            raise ValueError(
+                f"the numbers of {file} are {no} and {yes}, both on one side of the fit's threshold; if "
+                f"{yes} means yes, say --yes {yes} --no={no}, and if they are numbers like the fit's, "
+                "--threshold once more"
+            )
+        seen = reading.observations
         if not again:
             seen = _fresh(voice, file, seen, model, fitted, only_new)
         new: tuple[Any, Any] | None = (seen, None) if seen.n else None
@@ -203,8 +213,13 @@ def _fresh(voice: Voice, file: str, seen: Any, model: str, fitted: Any, only_new
     known = known_already(fitted, seen)
     count, others = int(known.sum()), seen.n - int(known.sum())
     if only_new:
+        if not fitted.answers_kept:
+            raise ValueError(
+                f"{model} does not hold the answers of its fit, so which answers are new cannot be told; "
+                "leave --only-new out, and send new answers alone"
+            )
         if count:
-            voice.note(f"{file}: {count:,} answers left out that {model} has already")
+            voice.note(f"{file}: {_many(count, 'answer')} left out that {model} has already")
         return seen.take(~known)
     if seen.fingerprint() in _taken(fitted):
         raise ValueError(
@@ -214,14 +229,20 @@ def _fresh(voice: Voice, file: str, seen: Any, model: str, fitted: Any, only_new
     if count > MOSTLY * seen.n:
         raise ValueError(
             f"{count:,} of the {seen.n:,} answers of {file} are in {model} already, the same ones to the "
-            f"same pairs, and would count twice; --only-new takes up the other {others:,}, --again all"
+            f"same pairs, and would count twice; --only-new leaves them out ({_many(others, 'answer')} "
+            "left), --again takes up all"
         )
     if count:
+        are = "is" if count == 1 else "are"
         voice.note(
-            f"{file}: {count:,} answers are in {model} already and count once more (--only-new leaves "
-            "them out)"
+            f"{file}: {_many(count, 'answer')} {are} in {model} already, to count once more (--only-new "
+            "leaves out what is known)"
         )
     return seen
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _taken(fitted: Any) -> set[str]:
@@ -281,7 +302,7 @@ def _told(fitted: Any, before: tuple[Any, tuple[int, int]], seconds: float, delt
 def _words(content: Any, output: str) -> str:
     held = f", {content['held_out']:,} held out" if content["held_out"] else ""
     counts = [
-        f"{content[name]:,} {word}{'' if content[name] == 1 else 's'}"
+        _many(content[name], word)
         for name, word in (("answers", "answer"), ("new_rows", "new row"), ("new_columns", "new column"))
     ]
     said = [

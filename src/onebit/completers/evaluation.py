@@ -173,10 +173,11 @@ def _errors_by_row(
     rows: NDArray[np.int32], sign: NDArray[np.int8], score: Array, yes: Array
 ) -> dict[str, float]:
     """Return standard errors of means over answers whose rows, not they themselves, are independent."""
-    errors = {}
+    count, errors = len(np.unique(rows)), {}
     for name, values in _terms(sign, score, yes).items():
         sums = np.bincount(rows, values - values.mean())
-        errors[f"{name}_se"] = float(np.sqrt((sums**2).sum()) / len(values))
+        spread = np.sqrt((sums**2).sum() * count / (count - 1)) if count > 1 else np.nan
+        errors[f"{name}_se"] = float(spread / len(values))
     return errors | {"calibration_error_se": float("nan")}
 
 

@@ -123,13 +123,16 @@ def summary(
     else:
         parts |= {"effect": np.nan, "effect_se": np.nan}
     parts |= {"rank_low": rank_low, "rank_high": rank_high}
-    groups = _alike(draws, known, side, whole=others is None)
+    # How much each answer of a weighted or forgetting model counted is not among what is known.
+    counted_alike = not known.weighted and not model.updates_.lossy
+    groups = _alike(draws, known, side, whole=others is None) if counted_alike else None
     if groups is not None:
         parts = _levelled(parts, groups[codes])
+    rank = rankdata(-parts[best], method="min").astype(int)
     parts |= {
-        "rank": rankdata(-parts[best], method="min").astype(int),
-        "rank_low": np.floor(parts.pop("rank_low")).astype(int),
-        "rank_high": np.ceil(parts.pop("rank_high")).astype(int),
+        "rank": rank,
+        "rank_low": np.minimum(np.floor(parts.pop("rank_low")).astype(int), rank),
+        "rank_high": np.maximum(np.ceil(parts.pop("rank_high")).astype(int), rank),
     }
     index = (model.rows_, model.columns_)[side].labels[codes]
     frame = pd.DataFrame(parts, index=index)
@@ -162,10 +165,11 @@ def _whatever_blanks_are(
 
 
 def _alike(draws: Draws, known: Observations, side: int, whole: bool) -> NDArray[np.int64] | None:
-    """Return a number for each row (or column), the same for those whose posteriors are the same.
+    """Return a number for each row (or column), the same for those who cannot be told apart.
 
-    They have the same answers to the same questions; without factors it is enough that as many are yes,
-    where shares are over the ``whole`` other side. None where more is known of them than their answers.
+    They have the same answers to the same questions, so that their posteriors are the same, but for which
+    of the answers were held out of the fit; without factors it is enough that as many are yes, where
+    shares are over the ``whole`` other side. None where more is known of them than their answers.
     """
     if (draws.row_slopes, draws.column_slopes)[side].size:
         return None
@@ -186,7 +190,7 @@ _OWN = ("answers", "answered_share", "share_least", "share_most", "infit", "outf
 
 
 def _levelled(parts: dict[str, Any], groups: NDArray[np.int64]) -> dict[str, Any]:
-    """Give those whose posteriors are the same the same numbers: means over all of their draws."""
+    """Give those who cannot be told apart the same numbers: means over all of their draws."""
     place, count = np.unique(groups, return_inverse=True, return_counts=True)[1:]
 
     def mean(values: Array) -> Array:

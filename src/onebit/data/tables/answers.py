@@ -235,14 +235,13 @@ class Vocabulary:
         self._written.setdefault(sign, text.strip())
         return sign
 
-    def misjudged(self) -> str:
-        """Say so where a threshold is beside both of two numbers which are answers by themselves."""
+    def one_sided(self) -> tuple[str, str] | None:
+        """Return both numbers where a threshold is beside two which are answers by themselves."""
         no, yes = ({_plain_number(text) for text in self._above[above]} for above in (False, True))
-        for none, both, name in ((yes, no, "no"), (no, yes, "yes")):
-            if not none and both in ({"0", "1"}, {"-1", "1"}):
-                low, beside = min(both), f"the threshold {self.threshold:g} makes both {name}"
-                return f"the answers are {low} and 1, and {beside}; --yes 1 --no={low} takes them so"
-        return ""
+        both = no | yes
+        if (no and yes) or both not in ({"0", "1"}, {"-1", "1"}):
+            return None
+        return min(both), "1"
 
     def divided(self) -> str:
         """Say which numbers a threshold has made yes and no, where they are few."""

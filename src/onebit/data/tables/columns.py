@@ -171,7 +171,7 @@ def choose(
     if wide:
         if after is not None:
             raise TableError(
-                f"{source} is read as a wide table, whose lines are rows, not answers; --certify-after "
+                f"{source} is read as a wide table, whose lines are rows, not answers; a column of times "
                 "goes with a long one: --row, --col and --answer"
             )
         return _wide(names, sample, layout, source, dropped)
@@ -330,7 +330,7 @@ def _find_time(name: str, names: Sequence[str], source: str) -> int:
         if _plain(names[place]) in words:
             raise TableError(
                 f"the column {shown(names[place])} of {source} seems to hold the {role}{_ids(role)}; "
-                "--certify-after takes a column that says when an answer was given"
+                "what is needed is a column that says when an answer was given"
             )
     return place
 

@@ -50,6 +50,8 @@ class Reading:
         The row ids of a wide table that stand in more than one line.
     divided : str
         Which numbers a threshold has made yes and no.
+    one_sided : two str, optional
+        Both numbers, where they are answers by themselves (0 and 1) and a threshold is beside them.
     held_out : Observations, optional
         Answers after a moment that the layout names, over the same ids; they are not among the others.
     """
@@ -63,6 +65,7 @@ class Reading:
     blank: int
     repeats: Repeats | None = None
     divided: str = ""
+    one_sided: tuple[str, str] | None = None
     held_out: Observations | None = None
 
     def notes(self) -> list[str]:
@@ -197,12 +200,10 @@ def read_table(
             raise TableError(f"{source.name} holds no answers")
         named = layout.header or source.format not in ("csv", "tsv")
         seen, held_out, repeats = table.finish(source.name, pick.chosen, named)
-        if wrong := vocabulary.misjudged():
-            raise TableError(f"{source.name}: {wrong}")
         first = tuple(problems.first)
         return Reading(
             seen, source.name, source.format, pick.chosen, problems.count, first, table.blank, repeats,
-            vocabulary.divided(), held_out,
+            vocabulary.divided(), vocabulary.one_sided(), held_out,
         )  # fmt: skip
 
 

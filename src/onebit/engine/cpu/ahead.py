@@ -22,8 +22,6 @@ from onebit.data.kernels import worth_compiling
 LONGEST_WAIT = 120.0
 # In the environment of the other processes, so that they start none themselves.
 MARK = "ONEBIT_COMPILING_AHEAD"
-# Without a collector: a compiler makes many small objects, and the process ends when it is done.
-_COMMAND = "import gc; gc.disable(); from {module} import {part}; {part}()"
 
 _lock = Lock()
 
@@ -60,12 +58,12 @@ class Rehearsal:
                 return False
             self._tried = True
             folders = [part for part in sys.path if isinstance(part, str) and part]
-            environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders), MARK: "1"}
+            environment = os.environ | {MARK: "1"}
             atexit.register(self._end)
             for part in self.parts:
                 try:
                     other = subprocess.Popen(
-                        [sys.executable, "-P", "-c", _COMMAND.format(module=self.module, part=part)],
+                        [sys.executable, "-P", "-c", _program(folders, self.module, part)],
                         env=environment,
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL,
@@ -110,7 +108,27 @@ class Rehearsal:
             return False
 
 
+def _program(folders: list[str], module: str, part: str) -> str:
+    """Return what another process does.
+
+    Without a collector: a compiler makes many small objects, and the process ends when it is done.
+    Modules are found where this one finds them; whatever else lies there is not run when Python starts.
+    """
+    begin = f"import gc, sys; gc.disable(); sys.path[:] = {folders!r}"
+    return f"{begin}; from {module} import {part}; {part}()"
+
+
 def _may_start() -> bool:
     """Say whether this is Python itself, and not a program that has it inside, or the other process."""
     frozen = getattr(sys, "frozen", False) or MARK in os.environ
-    return not frozen and "python" in Path(sys.executable or "").name.lower()
+    return not frozen and "python" in Path(os.fsdecode(sys.executable or "")).name.lower()
+
+
+def _forked() -> None:
+    """Let a forked process not wait for what another one does."""
+    global _lock
+    _lock = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
