@@ -227,9 +227,9 @@ def test_a_column_that_holds_no_answers_is_named_and_can_be_dropped(tmp_path):
         read_answers(write(tmp_path, "w.csv", PEOPLE), wide=True)
     message = str(caught.value)
     assert "the column 'age' holds '34' (1), '51' (1) and '18' (1), which are no answers" in message
-    assert message.endswith("--drop age --drop sex")
+    assert message.split(" (options")[0].endswith("--drop age --drop sex")
     assert "--threshold" not in message
-    with pytest.raises(TableError, match=r"column 'sex' holds 'f' \(2\) and 'm' \(1\).*--drop sex$"):
+    with pytest.raises(TableError, match=r"column 'sex' holds 'f' \(2\) and 'm' \(1\).*--drop sex \("):
         read_answers(write(tmp_path, "w.csv", PEOPLE), wide=True, drop=["age"])
     odd = "id,a,b,my group\n" + "".join(f"r{k},1,0,{k % 3}\n" for k in range(12))
     with pytest.raises(TableError, match=r"'my group' holds .*--drop 'my group'; or, if every column"):
@@ -238,7 +238,7 @@ def test_a_column_that_holds_no_answers_is_named_and_can_be_dropped(tmp_path):
 
 def test_the_pair_of_words_is_that_of_the_most_columns(tmp_path):
     path = write(tmp_path, "w.csv", "id,sex,q1,q2\nann,f,1,0\nbob,m,0,1\neve,f,1,1\n")
-    with pytest.raises(TableError, match=r"column 'sex' holds 'f' \(2\) and 'm' \(1\).*--drop sex$"):
+    with pytest.raises(TableError, match=r"column 'sex' holds 'f' \(2\) and 'm' \(1\).*--drop sex \("):
         read_answers(path, wide=True)
 
 
