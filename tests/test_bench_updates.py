@@ -25,6 +25,25 @@ def test_the_page_of_updates_judges_every_contestant(tmp_path, monkeypatch):
     assert loss["partial_fit"] == pytest.approx(loss["refit"], abs=0.02)
 
 
+class Failing:
+    """A peer that breaks off."""
+
+    def fit(self, pairs, yes):
+        raise ValueError("no such luck")
+
+
+def test_a_peer_that_breaks_off_ends_nobody_elses_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    everyone = updates.contestants()
+    some = {"River BiasedMF": (Failing, 1), "left alone": everyone["left alone"]}
+    monkeypatch.setattr(updates, "contestants", lambda: some)
+    monkeypatch.setattr(updates, "SHUFFLES", 1)
+    output = tmp_path / "updates.md"
+    updates.main(["--batches", "2", "--results", str(tmp_path / "r.json"), "--output", str(output)])
+    assert "| left alone |" in output.read_text()
+    assert "Not measured: River BiasedMF (it ended with: no such luck)." in output.read_text()
+
+
 def test_the_page_of_a_server_tells_of_load_fuzz_and_kills(tmp_path):
     pytest.importorskip("uvicorn")
     output = tmp_path / "serving.md"
