@@ -303,7 +303,8 @@ def measure(
         except ValueError as error:
             if isinstance(made, Ours):
                 raise
-            missing.append(f"{name} (it ended with: {error})")  # a peer ends nobody else's run
+            said = str(error).splitlines()[0]
+            missing.append(f"{name} (it ended with: {said})")  # a peer ends nobody else's run
             continue
         print(f"{name}: {np.mean(lines[name]['losses']):.4f}, {lines[name]['seconds']:.3f} s a batch")
     return {
