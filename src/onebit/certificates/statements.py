@@ -174,10 +174,12 @@ class Certificate:
 
     def told(self) -> str:
         """Return the statement, what was counted, and whether it says anything, in one paragraph."""
-        text = f"{self.sentence()} {self.observed()}."
-        if self.trivial:
-            text += " That is no lower than what always the commoner answer reaches: it says nothing."
-        return text
+        return f"{self.sentence()} {self.counted()}"
+
+    def counted(self) -> str:
+        """Return what was counted, and whether the bound says anything, in whole sentences."""
+        nothing = " That is no lower than what always the commoner answer reaches: it says nothing."
+        return f"{self.observed()}.{nothing if self.trivial else ''}"
 
     def __str__(self) -> str:
         observed = self.observed()

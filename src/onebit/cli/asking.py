@@ -14,7 +14,15 @@ import typer
 from onebit.cli import options as o
 from onebit.cli.members import Level, named_ids
 from onebit.cli.predicting import checked_format, loaded, typed_codes
-from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain, plain_errors
+from onebit.cli.shell import (
+    Voice,
+    WrongCommand,
+    check_distinct,
+    checked_output,
+    many,
+    plain,
+    plain_errors,
+)
 from onebit.data.files import is_special
 
 QUESTIONS = 10
@@ -391,9 +399,8 @@ def _read(path: str, fitted: Any, voice: Voice) -> dict[Any, int]:
         own = ", ".join(repr(str(label)) for label in labels[:3])
         if unknown == len(texts):
             raise ValueError(f"{name}: the model knows none of its columns, {first}; it has {own}, ...")
-        answers = "1 answer" if unknown == 1 else f"{unknown:,} answers"
         voice.note(
-            f"{name}: {answers} skipped, since the model does not know their columns, {first}; it has "
-            f"{own}, ..."
+            f"{name}: {many(unknown, 'answer')} skipped, since the model does not know their columns, "
+            f"{first}; it has {own}, ..."
         )
     return {labels[code]: found[text] for code, text in zip(codes, texts, strict=True) if code >= 0}

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from onebit.cli import options as o
-from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, plain_errors
+from onebit.cli.shell import Voice, WrongCommand, check_distinct, checked_output, many, plain_errors
 
 DEFAULT_MAX_ERROR = 0.1
 
@@ -193,8 +193,7 @@ def predict(
         ]
         certified = "" if kept is None else f", {tally.certified:,} of them certified"
         voice.note(
-            f"{tally.pairs:,} pair{'' if tally.pairs == 1 else 's'} predicted{certified}"
-            + "".join(f"; {text}" for text in unknown)
+            f"{many(tally.pairs, 'pair')} predicted{certified}" + "".join(f"; {text}" for text in unknown)
         )
 
 

@@ -49,6 +49,11 @@ def plain(text: Any) -> str:
     )
 
 
+def many(count: int, word: str) -> str:
+    """Return how many there are of something."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
 class WrongCommand(ValueError):
     """Options that do not go together, or that name what does not exist."""
 

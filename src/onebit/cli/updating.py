@@ -12,7 +12,15 @@ import typer
 from onebit.cli import options as o
 from onebit.cli.predicting import loaded
 from onebit.cli.reading import read
-from onebit.cli.shell import Voice, WrongCommand, alone, check_distinct, checked_output, plain_errors
+from onebit.cli.shell import (
+    Voice,
+    WrongCommand,
+    alone,
+    check_distinct,
+    checked_output,
+    many,
+    plain_errors,
+)
 from onebit.data import checked
 
 # A file with a larger share of answers that the model has is taken for one with the old answers in it.
@@ -219,7 +227,7 @@ def _fresh(voice: Voice, file: str, seen: Any, model: str, fitted: Any, only_new
                 "leave --only-new out, and send new answers alone"
             )
         if count:
-            voice.note(f"{file}: {_many(count, 'answer')} left out that {model} has already")
+            voice.note(f"{file}: {many(count, 'answer')} left out that {model} has already")
         return seen.take(~known)
     if seen.fingerprint() in _taken(fitted):
         raise ValueError(
@@ -229,20 +237,16 @@ def _fresh(voice: Voice, file: str, seen: Any, model: str, fitted: Any, only_new
     if count > MOSTLY * seen.n:
         raise ValueError(
             f"{count:,} of the {seen.n:,} answers of {file} are in {model} already, the same ones to the "
-            f"same pairs, and would count twice; --only-new leaves them out ({_many(others, 'answer')} "
+            f"same pairs, and would count twice; --only-new leaves them out ({many(others, 'answer')} "
             "left), --again takes up all"
         )
     if count:
         are = "is" if count == 1 else "are"
         voice.note(
-            f"{file}: {_many(count, 'answer')} {are} in {model} already, to count once more (--only-new "
+            f"{file}: {many(count, 'answer')} {are} in {model} already, to count once more (--only-new "
             "leaves out what is known)"
         )
     return seen
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _taken(fitted: Any) -> set[str]:
@@ -302,7 +306,7 @@ def _told(fitted: Any, before: tuple[Any, tuple[int, int]], seconds: float, delt
 def _words(content: Any, output: str) -> str:
     held = f", {content['held_out']:,} held out" if content["held_out"] else ""
     counts = [
-        _many(content[name], word)
+        many(content[name], word)
         for name, word in (("answers", "answer"), ("new_rows", "new row"), ("new_columns", "new column"))
     ]
     said = [

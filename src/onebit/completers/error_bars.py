@@ -79,15 +79,16 @@ def _words(what: str, sampled: Any) -> str:
         f"Error bars are those of {what}: from run to run, estimates move by about {count**-0.5:.2f} of "
         "their standard errors, ends of intervals by twice that"
     )
-    updates = sampled.updates_
-    if updates.answers > LARGE_UPDATES * (sampled.n_observations_ or np.inf):
-        said += (
-            ". Answers that came by updates are many beside those of the fit: what all rows, or all "
-            "columns, share is less sure than it says"
-        )
     if mixing.verdict in ("mixed", "roughly mixed"):
-        return f"{said}."
-    return said + (
-        f", and by more here, since the chains have not mixed (worst R-hat "
-        f"{mixing.rhat:.2f}); a model fitted by sampling, with more draws, has firmer ones."
-    )
+        said += "."
+    else:
+        said += (
+            f", and by more here, since the chains have not mixed (worst R-hat {mixing.rhat:.2f}); a "
+            "model fitted by sampling, with more draws, has firmer ones."
+        )
+    if sampled.updates_.answers > LARGE_UPDATES * (sampled.n_observations_ or np.inf):
+        said += (
+            " Answers that came by updates are many beside those of the fit: what all rows, or all "
+            "columns, share is less sure than it says."
+        )
+    return said

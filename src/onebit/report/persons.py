@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onebit.completers.base import PairClassifier
-from onebit.report.words import share_answered, with_error, written
+from onebit.report.words import first_and_last, share_answered, with_error, written
 
 # Lines of the table: of more persons, the ablest and the least able.
 MOST_PERSONS = 200
@@ -32,9 +32,7 @@ def persons_of(model: PairClassifier) -> list[Person]:
     if len(model.rows_) > MOST_PLACED:
         return []
     table: Any = model.row_summary(scale="irt").sort_values("ability", ascending=False, kind="stable")
-    if len(table) > MOST_PERSONS:
-        half = MOST_PERSONS // 2
-        table = table.iloc[[*range(half), *range(len(table) - half, len(table))]]
+    table = first_and_last(table, MOST_PERSONS)
     return [
         _person(label, line) for label, line in zip(table.index, table.to_dict("records"), strict=True)
     ]

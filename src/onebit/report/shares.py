@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onebit.completers.base import PairClassifier
-from onebit.report.words import share, share_answered
+from onebit.report.words import first_and_last, share, share_answered
 
 # Lines of the table: of more columns, those with the highest and the lowest shares.
 MOST_COLUMNS = 200
@@ -39,10 +39,7 @@ def can_be_told(model: PairClassifier) -> bool:
 def shares_of_columns(model: PairClassifier) -> tuple[list[ColumnShare], str]:
     """Return the columns of a sampled model, the highest share of "yes" first, and of what draws."""
     found = model.column_summary(level=LEVEL)
-    table: Any = found.sort_values("share", ascending=False, kind="stable")
-    if len(table) > MOST_COLUMNS:
-        half = MOST_COLUMNS // 2
-        table = table.iloc[[*range(half), *range(len(table) - half, len(table))]]
+    table = first_and_last(found.sort_values("share", ascending=False, kind="stable"), MOST_COLUMNS)
     lines = zip(table.index, table.to_dict("records"), strict=True)
     return [_line(label, line) for label, line in lines], found.attrs["draws"]
 

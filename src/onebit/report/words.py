@@ -49,6 +49,14 @@ def share_answered(line: dict[str, Any]) -> str:
     return share(line["answered_share"], 0) if line["answers"] else NOTHING
 
 
+def first_and_last(table: Any, most: int) -> Any:
+    """Return a table of at most so many lines: of more, as many of the first as of the last."""
+    half = most // 2
+    return (
+        table if len(table) <= most else table.iloc[[*range(half), *range(len(table) - half, len(table))]]
+    )
+
+
 def written(value: float, how: str) -> str:
     """Return a number as it is printed, a dash where there is none."""
     return number(value, how) if math.isfinite(value) else NOTHING
