@@ -9,11 +9,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from onebit.engine.cluster.aligned import aligned, on_aligned
 
 # Tasks that fail are tried again so often: a file system may stumble.
 RETRIES = 2
@@ -68,7 +71,7 @@ class Cluster:
         """Hand a task over, under a name that Dask's dashboard shows; return its future."""
         key = f"{what}-{self._name}-{next(self._numbers):09d}"
         future = self.client.submit(
-            task, *arguments, key=key, pure=False, retries=RETRIES, priority=priority
+            on_aligned, task, *arguments, key=key, pure=False, retries=RETRIES, priority=priority
         )
         self._open.append(future)
         return future
@@ -89,7 +92,8 @@ class Cluster:
             some = [[part[k] for k in places] for part in lists]
             keys = [f"{what}-{self._name}-{next(self._numbers):09d}" for _ in places]
             wish = {} if home is None else {"workers": [home], "allow_other_workers": True}
-            found = self.client.map(task, *some, key=keys, pure=False, retries=retries, **wish)
+            run = partial(on_aligned, task)
+            found = self.client.map(run, *some, key=keys, pure=False, retries=retries, **wish)
             self._open += found
             for k, future in zip(places, found, strict=True):
                 futures[k] = future
@@ -194,7 +198,7 @@ class Cluster:
                         done, last = now, time.monotonic()
                     self._check(what, last)
             self._open = []
-            return found
+            return [aligned(part) for part in found]
         except KilledWorker as error:
             raise ClusterError(
                 f"{what}: several workers died one after the other on the same task, most likely for "

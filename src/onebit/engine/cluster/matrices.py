@@ -78,6 +78,12 @@ def _inner(left: NDArray[Any], right: NDArray[Any]) -> Array:
     return tall.inner(np.ascontiguousarray(left), np.ascontiguousarray(right), ALONE)
 
 
+def _gram(matrix: NDArray[Any]) -> Array:
+    """Return a matrix's product with itself: one argument, which a disk does not make into two."""
+    whole = np.ascontiguousarray(matrix)
+    return tall.inner(whole, whole, ALONE)
+
+
 def _product(matrix: NDArray[Any], small: Array) -> Array:
     return tall.times(np.ascontiguousarray(matrix), np.ascontiguousarray(small), ALONE)
 
@@ -104,11 +110,13 @@ class ClusterTall:
 
     def inner(self, left: Parts, right: Parts) -> Array:
         """Return ``left' right``."""
+        if left is right:
+            return self.gram(left)
         return np.asarray(sum(left.each(_inner, right).small()))
 
     def gram(self, matrix: Parts) -> Array:
         """Return ``matrix' matrix``."""
-        return self.inner(matrix, matrix)
+        return np.asarray(sum(matrix.each(_gram).small()))
 
     def product(self, matrix: Parts, small: Array) -> Parts:
         """Return ``matrix small``."""
