@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from onebit.data.kernels import kernel
 from onebit.data.observations import Observations, View
-from onebit.engine.cpu.passes import add_lines, whole_blocks
+from onebit.engine.cpu.layout import lines_of_zeros, whole_blocks
+from onebit.engine.cpu.passes import add_lines
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import BLOCK, prefetch16
 from onebit.model.hierarchy import Hierarchy
@@ -207,7 +208,7 @@ class CpuResiduals:
     def times(self, side: int, vectors: Array) -> Array:
         """Return the matrix (side 0) or its transpose (side 1) times these vectors."""
         view, other = self.views[side], 1 - side
-        table = np.zeros((len(vectors), whole_blocks(vectors.shape[1] + 1)), np.float32)
+        table = lines_of_zeros(len(vectors), whole_blocks(vectors.shape[1] + 1))
         table[:, : vectors.shape[1]] = vectors * self.scales[other][:, None]
         table[:, -1] = self.odds[other]
         out = np.empty((view.size, table.shape[1]))

@@ -81,6 +81,7 @@ _SMALLEST_EXPONENT = np.float32(-87.0)
 _E7, _E6, _E5, _E4, _E3 = (np.float32(1.0 / math.factorial(k)) for k in (7, 6, 5, 4, 3))
 _T0, _T1, _T2, _T3, _T4 = (np.float32(c) for c in (1 / 4, -1 / 48, 1 / 480, -17 / 80640, 31 / 1451520))
 _QUARTER = np.float32(0.25)
+_WHOLE = 16  # scores of a whole vector, of the widest instructions
 _SINGLE_SMOOTHING = np.float32(SMOOTHING)
 # What may be reordered: enough to vectorise sums; infinities and NaN keep their meaning.
 _VECTOR = {"reassoc", "contract", "arcp", "nsz"}
@@ -129,13 +130,28 @@ def decays(count, root, power, bits):
         bits[k] = (exponent + 127) << 23  # two to that power, as a float
 
 
+@within_kernels(forceinline=True, error_model="numpy")
+def _filled_up(first, count, sign, mean, second_moment, signs):
+    """Write the signs, and something harmless up to a whole vector; return its end.
+
+    What is left over from whole vectors goes one by one otherwise, and takes as long as several of them.
+    """
+    whole = (count + _WHOLE - 1) // _WHOLE * _WHOLE
+    for k in range(count):
+        signs[k] = np.float32(sign[first + k])
+    for k in range(count, whole):
+        signs[k], mean[k], second_moment[k] = _ONE, _ONE, _ONE
+    return whole
+
+
 @within_kernels(forceinline=True, error_model="numpy", fastmath=_VECTOR)
-def _majorise_logistic(first, count, sign, mean, second_moment, root, power, bits, scale):
+def _majorise_logistic(count, signs, mean, second_moment, root, power, bits, scale):
+    """Replace means and second moments; leave the linear parts of the bounds, and their factors."""
     for k in range(count):
         root[k] = np.sqrt(max(second_moment[k], np.float32(0.0)))
     decays(count, root, power, bits)
     for k in range(count):
-        y = np.float32(sign[first + k])
+        y = signs[k]
         decay = power[k] * scale[k]
         q = second_moment[k]
         series = _T0 + q * (_T1 + q * (_T2 + q * (_T3 + q * _T4)))
@@ -144,7 +160,6 @@ def _majorise_logistic(first, count, sign, mean, second_moment, root, power, bit
         power[k] = _ONE + decay
         mean[k] = _HALF * y
         second_moment[k] = series if q < _QUARTER else ratio
-    return 0.5 * _sum_in_order(count, root) + math.log(_product_in_order(count, power))
 
 
 @within_kernels(forceinline=True, error_model="numpy", fastmath=_VECTOR)
@@ -174,15 +189,17 @@ def _majorise_one_by_one(code, first, count, sign, weight, mean, second_moment):
 
 
 @numba.njit(inline="always", error_model="numpy")
-def majorise(code, first, count, sign, weight, mean, second_moment, root, power, bits, scale):
+def majorise(code, first, count, sign, weight, mean, second_moment, signs, root, power, bits, scale):
     """Replace means by signed slopes, second moments by weights; return the sum of the bounds.
 
     For ``count`` answers from ``first`` on, at most 96: a product of so many terms cannot overflow.
-    ``weight`` is empty or holds what each answer counts. ``root``, ``power`` and ``bits``, of which
-    ``scale`` is a view as floats, are scratch.
+    ``weight`` is empty or holds what each answer counts. ``signs``, ``root``, ``power`` and ``bits``, of
+    which ``scale`` is a view as floats, are scratch. All have room for whole vectors of sixteen.
     """
     if weight.shape[0] == 0 and code == LOGISTIC_CODE:
-        return _majorise_logistic(first, count, sign, mean, second_moment, root, power, bits, scale)
+        whole = _filled_up(first, count, sign, mean, second_moment, signs)
+        _majorise_logistic(whole, signs, mean, second_moment, root, power, bits, scale)
+        return 0.5 * _sum_in_order(count, root) + math.log(_product_in_order(count, power))
     if weight.shape[0] == 0 and code == HINGE_CODE:
         return _majorise_hinge(first, count, sign, mean, second_moment, root)
     return _majorise_one_by_one(code, first, count, sign, weight, mean, second_moment)

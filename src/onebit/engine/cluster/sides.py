@@ -16,8 +16,9 @@ from onebit.data.sides import SIDES
 from onebit.engine.cluster.blocks import ALONE, Blocks, plus, view_of
 from onebit.engine.cluster.client import run_threads
 from onebit.engine.cluster.reading import Block
-from onebit.engine.cpu import passes, tall
+from onebit.engine.cpu import tall
 from onebit.engine.cpu.apart import Natural, accumulated
+from onebit.engine.cpu.layout import layout_of
 from onebit.engine.cpu.side import Side, gather_table
 from onebit.engine.cpu.threads import Threads, threads
 from onebit.engine.gpu import device as gpus
@@ -159,7 +160,7 @@ def said(block: Block, state: State, setting: Setting, table: Any, loss: Loss) -
     """Return what a block's answers say of the side that is not divided, in single precision."""
     other = Setting(setting.hierarchy, 1 - setting.side)
     lines = gather_table(state.mean, state.covariance, True, other.has_effect)
-    layout = passes.layout(setting.hierarchy.rank, setting.has_effect, True)
+    layout = layout_of(setting.hierarchy.rank, setting.has_effect, True)
     view = view_of(block, setting.side)
     gpu = setting.gpu()
     if gpu is not None:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from onebit.data.kernels import kernel
 from onebit.data.observations import View
-from onebit.engine.cpu.passes import FAST, Layout, move, walk, walk_scratch, whole_blocks
+from onebit.engine.cpu.layout import Layout, lines_of_zeros, whole_blocks
+from onebit.engine.cpu.passes import FAST, move, walk, walk_scratch
 from onebit.engine.cpu.solve import solve_lanes
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import LANES
@@ -107,7 +108,7 @@ def full_table(table: NDArray[np.float32], slots: int) -> NDArray[np.float32]:
     part = table.shape[1] // 3
     variance, mean = table[:, part : part + slots], table[:, 2 * part : 2 * part + slots]
     first, second = np.tril_indices(slots)
-    made = np.zeros((len(table), whole_blocks(len(first))), np.float32)
+    made = lines_of_zeros(len(table), whole_blocks(len(first)))
     made[:, : len(first)] = mean[:, first] * mean[:, second]
     made[:, np.flatnonzero(first == second)] += variance
     return made

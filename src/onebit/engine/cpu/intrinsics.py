@@ -11,6 +11,7 @@ checked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -18,7 +19,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-BLOCK, LANES, TILE = 16, 8, 4  # as in ``vectors``
+BLOCK, LANES, TILE, WIDE = 16, 8, 4, 80  # as in ``vectors``
 
 _SINGLE = ir.FloatType()
 _BLOCK = ir.VectorType(_SINGLE, BLOCK)
@@ -114,37 +115,108 @@ def _spread(builder: Any, value: Any, width: int) -> Any:
     return _repeated(builder, single, 0, width)
 
 
+def _places(builder: Any, left: Any, right: Any, places: Sequence[int]) -> Any:
+    """Return the numbers at some places of two vectors, one after the other."""
+    return builder.shuffle_vector(
+        left, right, ir.Constant(ir.VectorType(ir.IntType(32), len(places)), list(places))
+    )
+
+
+def _halves_added(builder: Any, vector: Any) -> Any:
+    """Return a vector of half the size: its first half plus its second."""
+    half = vector.type.count // 2
+    parts = (_places(builder, vector, vector, range(at, at + half)) for at in (0, half))
+    return builder.fadd(*parts, flags=_FAST)
+
+
 @intrinsic
-def weighted_sum16(
+def four_dots(
     typing: Any,
-    weights: Any,
-    count: Any,
+    own: Any,
     table: Any,
-    index: Any,
-    first: Any,
+    a: Any,
+    b: Any,
+    c: Any,
+    d: Any,
     column: Any,
     out: Any,
     to: Any,
 ) -> Any:
-    """Write a weighted sum of sixteen columns to ``out[to : to + 16]``.
+    """Write the products of ``own`` with columns of four lines, from ``column`` on, to ``out``.
 
-    The sum of ``weights[k] table[index[first + k], column : column + 16]`` over ``k < count``.
+    To ``out[to : to + 4]``; ``own`` is as long as some whole blocks.
     """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        weights_, count_, table_, index_, first_, column_, out_, to_ = _arguments(
-            context, builder, signature, values
+        own_, table_, *lines, column_, out_, to_ = _arguments(context, builder, signature, values)
+        zero = ir.Constant(_BLOCK, [0.0] * BLOCK)
+        totals = [cgutils.alloca_once_value(builder, zero) for _ in lines]
+        length = builder.extract_value(own_.view.shape, 0)
+        block = ir.Constant(length.type, BLOCK)
+        with cgutils.for_range(builder, builder.udiv(length, block)) as loop:
+            at = builder.mul(loop.index, block)
+            mine, place = own_.load(_BLOCK, at), builder.add(at, column_)
+            for line, total in zip(lines, totals, strict=True):
+                product = builder.fmul(mine, table_.load(_BLOCK, line, place), flags=_FAST)
+                builder.store(builder.fadd(builder.load(total), product, flags=_FAST), total)
+        # What is left of each is four numbers; those of all are added up side by side.
+        left = [_halves_added(builder, _halves_added(builder, builder.load(total))) for total in totals]
+        first, second = (
+            builder.fadd(
+                _places(builder, x, y, (0, 1, 4, 5)), _places(builder, x, y, (2, 3, 6, 7)), flags=_FAST
+            )
+            for x, y in (left[:2], left[2:])
         )
-        total = cgutils.alloca_once_value(builder, ir.Constant(_BLOCK, [0.0] * BLOCK))
-        with cgutils.for_range(builder, count_) as loop:
-            line = index_.element(builder.add(first_, loop.index))
-            spread = _spread(builder, weights_.element(loop.index), BLOCK)
-            product = builder.fmul(spread, table_.load(_BLOCK, line, column_), flags=_FAST)
-            builder.store(builder.fadd(builder.load(total), product, flags=_FAST), total)
-        out_.store(builder.load(total), to_)
+        even = _places(builder, first, second, (0, 2, 4, 6))
+        odd = _places(builder, first, second, (1, 3, 5, 7))
+        out_.store(builder.fadd(even, odd, flags=_FAST), to_)
         return context.get_dummy_value()
 
-    return types.void(weights, count, table, index, first, column, out, to), generate
+    return types.void(own, table, a, b, c, d, column, out, to), generate
+
+
+def _weighted_sum(columns: int) -> Any:
+    """Return the intrinsic that sums so many columns; each is summed in the order of the answers."""
+
+    @intrinsic
+    def weighted_sum(
+        typing: Any,
+        weights: Any,
+        count: Any,
+        table: Any,
+        index: Any,
+        first: Any,
+        column: Any,
+        out: Any,
+        to: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            weights_, count_, table_, index_, first_, column_, out_, to_ = _arguments(
+                context, builder, signature, values
+            )
+            zero = ir.Constant(_BLOCK, [0.0] * BLOCK)
+            blocks = range(0, columns, BLOCK)
+            totals = [cgutils.alloca_once_value(builder, zero) for _ in blocks]
+            with cgutils.for_range(builder, count_) as loop:
+                line = index_.element(builder.add(first_, loop.index))
+                spread = _spread(builder, weights_.element(loop.index), BLOCK)
+                for at, total in zip(blocks, totals, strict=True):
+                    place = builder.add(column_, ir.Constant(column_.type, at))
+                    product = builder.fmul(spread, table_.load(_BLOCK, line, place), flags=_FAST)
+                    builder.store(builder.fadd(builder.load(total), product, flags=_FAST), total)
+            for at, total in zip(blocks, totals, strict=True):
+                out_.store(builder.load(total), builder.add(to_, ir.Constant(to_.type, at)))
+            return context.get_dummy_value()
+
+        return types.void(weights, count, table, index, first, column, out, to), generate
+
+    return weighted_sum
+
+
+# Write a weighted sum of columns to ``out`` from ``to`` on: the sum of
+# ``weights[k] table[index[first + k], column : column + 16]`` over ``k < count``, or of eighty columns.
+# One sum waits for itself, answer by answer; five side by side do not take longer.
+weighted_sum16, weighted_sum80 = _weighted_sum(BLOCK), _weighted_sum(WIDE)
 
 
 @intrinsic

@@ -21,16 +21,22 @@ for both uses. Sums run in single precision over a chunk, then in double.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from onebit.data.kernels import kernel, within_kernels
 from onebit.engine.cpu.solve import solve_lanes
-from onebit.engine.cpu.vectors import BLOCK, LANES, dot16, prefetch16, weighted_sum16
+from onebit.engine.cpu.vectors import (
+    BLOCK,
+    LANES,
+    WIDE,
+    dot16,
+    four_dots,
+    prefetch16,
+    weighted_sum16,
+    weighted_sum80,
+)
 from onebit.model.losses import majorise
 
 # The most answers of a chunk, and how many numbers of the other side's table it may hold.
@@ -44,12 +50,6 @@ STEPS = 3
 
 # What may be reordered: enough to vectorise the dot products; infinities and NaN keep their meaning.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
-
-
-@kernel(nogil=True)
-def whole_blocks(size):
-    """Round up to a multiple of a block, so that no loop over a line has a remainder."""
-    return (size + BLOCK - 1) // BLOCK * BLOCK
 
 
 @kernel(nogil=True, error_model="numpy")
@@ -89,63 +89,12 @@ def add_lines(values, count, vectors, index, chunk, scale, part, out):
         out[t] += scale * part[t]
 
 
-class Layout(NamedTuple):
-    """Where the numbers of a row stand: in its own line, and in what the other side's lines add up to.
+@numba.njit(inline="always", error_model="numpy")
+def _products(own, own_mean, mean_at, table, index, chunk, count, moments, scores):
+    """Write the products of ``own`` with the first columns of the lines of a chunk to ``moments``.
 
-    ``own`` and ``times``: the places in a line of what a line of the other side is multiplied with, and
-    the factors; ``own_mean``: those of the mean. ``precision``, ``offset`` and ``linear``: the places in
-    the sums of what belongs to the row's free coordinates: their packed triangle, their products with
-    the other side's effect, and the linear terms.
-    """
-
-    own: NDArray[np.int64]
-    times: NDArray[np.float32]
-    own_mean: NDArray[np.int64]
-    precision: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    linear: NDArray[np.int64]
-    mean_at: int
-
-
-@lru_cache(maxsize=64)
-def layout(rank: int, has_effect: bool, full: bool) -> Layout:
-    """Return the layout of a side with this rank."""
-    slots = rank + 2
-    # The slot of the other side that faces each slot: the last two face each other crosswise.
-    facing = np.arange(slots)
-    facing[[rank, rank + 1]] = rank + 1, rank
-    free = np.append(np.arange(rank), rank + 1)[: rank + has_effect]
-    if not full:
-        part = whole_blocks(slots)
-        none = np.empty(0, dtype=np.int64)
-        return Layout(facing, np.empty(0, np.float32), none, none, none, free, 2 * part)
-    first, second = np.tril_indices(slots)
-
-    def place(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-        high, low = np.maximum(a, b), np.minimum(a, b)
-        return high * (high + 1) // 2 + low
-
-    last_line = slots * (slots - 1) // 2
-    mean_at = last_line // BLOCK * BLOCK
-    own_mean = np.zeros(whole_blocks(last_line + slots) - mean_at, dtype=np.int64) - 1
-    own_mean[last_line - mean_at : last_line - mean_at + slots] = last_line + facing
-    lower, upper = np.tril_indices(len(free))
-    return Layout(
-        place(facing[first], facing[second]),
-        np.where(first == second, 1.0, 2.0).astype(np.float32),
-        own_mean,
-        place(free[lower], free[upper]),
-        place(free, np.full(len(free), rank)),
-        last_line - mean_at + free,
-        mean_at,
-    )
-
-
-@numba.njit(inline="always", error_model="numpy", fastmath=FAST)
-def _products(own, table, index, chunk, count, out):
-    """Write the products of ``own`` with the first columns of the lines of a chunk.
-
-    Four lines at a time: each load of ``own`` serves all of them.
+    And those of ``own_mean`` with the columns from ``mean_at`` on to ``scores``. Four lines at a time:
+    each load of ``own`` serves all of them.
     """
     last = chunk + count - 1
     far = table.size > FAR
@@ -158,13 +107,18 @@ def _products(own, table, index, chunk, count, out):
         b = np.uint32(index[min(chunk + k + 1, last)])
         c = np.uint32(index[min(chunk + k + 2, last)])
         d = np.uint32(index[min(chunk + k + 3, last)])
-        p, q, r, s = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
-        for t in range(own.shape[0]):
-            p += own[t] * table[a, t]
-            q += own[t] * table[b, t]
-            r += own[t] * table[c, t]
-            s += own[t] * table[d, t]
-        out[k], out[k + 1], out[k + 2], out[k + 3] = p, q, r, s
+        four_dots(own, table, a, b, c, d, 0, moments, k)
+        four_dots(own_mean, table, a, b, c, d, mean_at, scores, k)
+
+
+@numba.njit(inline="always", error_model="numpy")
+def _sum_lines(weights, count, table, index, chunk, width, part):
+    """Write the weighted sum of the first columns of the lines of a chunk to ``part``."""
+    wide = width // WIDE * WIDE
+    for at in range(0, wide, WIDE):
+        weighted_sum80(weights, count, table, index, chunk, at, part, at)
+    for at in range(wide, width, BLOCK):
+        weighted_sum16(weights, count, table, index, chunk, at, part, at)
 
 
 @numba.njit(inline="always", error_model="numpy", fastmath=FAST)
@@ -179,7 +133,8 @@ def _mean_product(own_mean, table, line, mean_at):
 @numba.njit(inline="always")
 def walk_scratch(width):
     """Return what ``walk`` needs for the answers of one chunk."""
-    scores, pulls, moments, root, power = (
+    scores, pulls, moments, signs, root, power = (
+        np.empty(CHUNK, np.float32),
         np.empty(CHUNK, np.float32),
         np.empty(CHUNK, np.float32),
         np.empty(CHUNK, np.float32),
@@ -188,7 +143,7 @@ def walk_scratch(width):
     )
     bits = np.empty(CHUNK, np.int32)
     part = np.empty(width, np.float32)
-    return scores, pulls, moments, root, power, bits, bits.view(np.float32), part
+    return scores, pulls, moments, signs, root, power, bits, bits.view(np.float32), part
 
 
 @numba.njit(inline="always", error_model="numpy", fastmath=FAST)
@@ -209,25 +164,25 @@ def walk(
         sums[t] = 0.0
     for t in range(window):
         linear_sums[t] = 0.0
-    scores, pulls, moments, root, power, bits, scale, part = scratch
+    scores, pulls, moments, signs, root, power, bits, scale, part = scratch
     total = 0.0
     size = min(max(CACHED // (mean_at + window), 4), CHUNK) // 4 * 4
     for chunk in range(first, last, size):
         count = min(size, last - chunk)
-        _products(own, other, index, chunk, count, moments)
+        _products(own, own_mean, mean_at, other, index, chunk, count, moments, scores)
         for k in range(count):
-            scores[k] = _mean_product(own_mean, other, index[chunk + k], mean_at)
             pulls[k] = scores[k]
         if not full:
             for k in range(count):
                 moments[k] += scores[k] * scores[k]
-        total += majorise(code, chunk, count, sign, weight, pulls, moments, root, power, bits, scale)
+        total += majorise(
+            code, chunk, count, sign, weight, pulls, moments, signs, root, power, bits, scale
+        )
         if not full:
             for k in range(count):
                 pulls[k] -= moments[k] * scores[k]
                 curvatures[chunk - first + k] = moments[k]
-        for at in range(0, width, BLOCK):
-            weighted_sum16(moments, count, other, index, chunk, at, part, at)
+        _sum_lines(moments, count, other, index, chunk, width, part)
         for t in range(width):
             sums[t] += part[t]
         for at in range(0, window, BLOCK):

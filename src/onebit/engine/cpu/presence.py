@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from onebit.data.kernels import kernel
 from onebit.data.observations import Observations, View
 from onebit.engine.cpu import tall
-from onebit.engine.cpu.passes import add_lines, whole_blocks
+from onebit.engine.cpu.layout import lines_of_zeros, whole_blocks
+from onebit.engine.cpu.passes import add_lines
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import BLOCK, prefetch16
 from onebit.model.placing import DAMPING
@@ -131,7 +132,7 @@ class CpuPresence(CpuTall):
     def times(self, side: int, vectors: Array) -> Array:
         """Return the matrix (side 0) or its transpose (side 1) times these vectors."""
         view, wanted = self.views[side], vectors.shape[1]
-        table = np.zeros((len(vectors), whole_blocks(wanted)), np.float32)
+        table = lines_of_zeros(len(vectors), whole_blocks(wanted))
         table[:, :wanted] = self.scaled(1 - side, vectors)
         out = np.empty((view.size, table.shape[1]))
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from onebit.engine.cpu.ahead import Rehearsal
-from onebit.engine.cpu.passes import fill_table, layout, update_full
+from onebit.engine.cpu.layout import layout_of
+from onebit.engine.cpu.passes import fill_table, update_full
 from onebit.engine.cpu.solve import solve_lanes
 from onebit.engine.cpu.vectors import LANES
 from onebit.model.losses import LOGISTIC_CODE
@@ -20,7 +21,7 @@ _FREE = _RANK + 1  # with an effect
 
 def compile_pass() -> None:
     """Update two rows, which are answered alike, against two columns."""
-    places = layout(_RANK, True, True)
+    places = layout_of(_RANK, True, True)
     width = places.mean_at + len(places.own_mean)
     table, other = np.zeros((2, width), np.float32), np.zeros((2, width), np.float32)
     mean, covariance = np.zeros((2, _FREE)), np.zeros((2, _FREE * (_FREE + 1) // 2))

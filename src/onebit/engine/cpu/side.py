@@ -11,6 +11,7 @@ from onebit.data.observations import View
 from onebit.engine.cpu import passes as kernels
 from onebit.engine.cpu import tall
 from onebit.engine.cpu.apart import Natural, accumulated, full_table, solve_diagonal, solve_full
+from onebit.engine.cpu.layout import layout_of, lines_of_zeros, whole_blocks
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.rotation import Change, packed_change, second_moment
 from onebit.model.gaussians import Gaussians, packed_diagonal, packed_size
@@ -96,7 +97,7 @@ class Side:
         """
         view = self.view
         update = kernels.update_full if self.full else kernels.update_diagonal
-        layout = kernels.layout(self.rank, self.has_effect, self.full)
+        layout = layout_of(self.rank, self.has_effect, self.full)
 
         def task(begin: int, end: int) -> None:
             update(
@@ -119,7 +120,7 @@ class Side:
         own = self.table
         if not self.full:
             own, table = (full_table(part, self.rank + 2) for part in (own, table))
-        layout = kernels.layout(self.rank, self.has_effect, True)
+        layout = layout_of(self.rank, self.has_effect, True)
         return accumulated(self.view, table, own, loss.code, layout, self.pool)
 
     def solve(
@@ -205,8 +206,7 @@ class Side:
 def gather_table(mean: Array, covariance: Array, full: bool, has_effect: bool) -> NDArray[np.float32]:
     """Return the table that the other side gathers from (see ``onebit.engine.cpu.passes``)."""
     slots = mean.shape[1] - has_effect + 2
-    whole = kernels.whole_blocks
-    width = whole(packed_size(slots)) if full else 3 * whole(slots)
-    table = np.zeros((len(mean), width), dtype=np.float32)
+    width = whole_blocks(packed_size(slots)) if full else 3 * whole_blocks(slots)
+    table = lines_of_zeros(len(mean), width)
     kernels.fill_table(0, len(mean), mean, covariance, has_effect, full, table)
     return table

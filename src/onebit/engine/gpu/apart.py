@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from onebit.data.observations import View
 from onebit.engine.cpu.apart import Natural
-from onebit.engine.cpu.passes import Layout
+from onebit.engine.cpu.layout import Layout
 from onebit.engine.cpu.side import Side
 from onebit.engine.gpu import product_kernels
 from onebit.engine.gpu.data import GROUP, uploaded

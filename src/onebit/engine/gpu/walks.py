@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import triton
 
-from onebit.engine.cpu.passes import layout
+from onebit.engine.cpu.layout import layout_of
 from onebit.engine.gpu import kernels
 from onebit.engine.gpu.data import CHUNK, Batch, DeviceView, Piece
 from onebit.engine.gpu.transfer import to_device
@@ -94,7 +94,7 @@ class Walk:
         self.partial = torch.zeros(
             (max(longest, 1), shape.partial), dtype=torch.float32, device=view.device
         )
-        places = layout(shape.rank, has_effect, True)
+        places = layout_of(shape.rank, has_effect, True)
         self._own_place, self._own_factor, self._mean_place = (
             to_device(array, view.device)
             for array in (

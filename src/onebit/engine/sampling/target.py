@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data.observations import Observations, View
-from onebit.engine.cpu.passes import whole_blocks
+from onebit.engine.cpu.layout import lines_of_zeros, whole_blocks
 from onebit.engine.known import NOTHING, Known
 from onebit.engine.sampling.variates import LARGEST_COPIES, polya_gamma_hats
 from onebit.model.hierarchy import Hierarchy
@@ -145,7 +145,7 @@ def prior_terms(hierarchy: Hierarchy, hyper: HyperDraw, side: int, mean: Array) 
 
 def filled_table(values: NDArray[np.floating], rank: int, has_effect: bool) -> Table:
     """Return the table that the other side gathers from, for these factors and effects."""
-    table = np.zeros((len(values), whole_blocks(rank + 2)), np.float32)
+    table = lines_of_zeros(len(values), whole_blocks(rank + 2))
     table[:, :rank] = values[:, :rank]
     table[:, rank] = 1.0
     if has_effect:
