@@ -92,14 +92,34 @@ def dot16(typing: Any, own: Any, at: Any, table: Any, line: Any, column: Any) ->
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         own_, at_, table_, line_, column_ = _arguments(context, builder, signature, values)
         product = builder.fmul(own_.load(_BLOCK, at_), table_.load(_BLOCK, line_, column_), flags=_FAST)
-        add = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(_SINGLE, [_SINGLE, _BLOCK]),
-            f"llvm.vector.reduce.fadd.v{BLOCK}f32",
-        )
-        return builder.call(add, [ir.Constant(_SINGLE, 0.0), product], fastmath=_FAST)
+        return _sum_of(builder, product)
 
     return types.float32(own, at, table, line, column), generate
+
+
+@intrinsic
+def products16(
+    typing: Any, own: Any, at: Any, table: Any, line: Any, column: Any, out: Any, to: Any
+) -> Any:
+    """Do as ``dot16``, and write the sixteen products to line ``to`` of ``out``, from ``column`` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        own_, at_, table_, line_, column_, out_, to_ = _arguments(context, builder, signature, values)
+        product = builder.fmul(own_.load(_BLOCK, at_), table_.load(_BLOCK, line_, column_), flags=_FAST)
+        out_.store(product, to_, column_)
+        return _sum_of(builder, product)
+
+    return types.float32(own, at, table, line, column, out, to), generate
+
+
+def _sum_of(builder: Any, block: Any) -> Any:
+    """Return the sum of a block's numbers."""
+    add = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(_SINGLE, [_SINGLE, _BLOCK]),
+        f"llvm.vector.reduce.fadd.v{BLOCK}f32",
+    )
+    return builder.call(add, [ir.Constant(_SINGLE, 0.0), block], fastmath=_FAST)
 
 
 def _repeated(builder: Any, vector: Any, place: int, width: int) -> Any:

@@ -26,6 +26,16 @@ def dot16(own, at, table, line, column):
 
 
 @within_kernels(error_model="numpy", fastmath=_FAST)
+def products16(own, at, table, line, column, out, to):
+    """Do as ``dot16``, and write the sixteen products to line ``to`` of ``out``, from ``column`` on."""
+    total = np.float32(0.0)
+    for k in range(_BLOCK):
+        out[to, column + k] = own[at + k] * table[line, column + k]
+        total += out[to, column + k]
+    return total
+
+
+@within_kernels(error_model="numpy", fastmath=_FAST)
 def four_dots(own, table, a, b, c, d, column, out, to):
     """Write the products of ``own`` with columns of four lines, from ``column`` on, to ``out``."""
     p, q, r, s = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)

@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from onebit.data.kernels import kernel, within_kernels
+from onebit.engine.sampling.lengths import filled_up
 from onebit.engine.sampling.philox import OF_ELLIPSES, ZERO, random_words, uniform, use
 from onebit.model.losses import LOGISTIC_CODE, decays
 
@@ -31,7 +32,7 @@ def loss_along(angle, answers, loss, room):
     that do not, their signs and how much each counts (nothing where all count one).
     """
     count, along, across, fixed, sign, times = answers
-    margin, size, power, bits, scale = room
+    margin, size, power, bits, scale, part = room
     weighted = times.shape[0] > 0
     cosine, sine = np.float32(math.cos(angle)), np.float32(math.sin(angle))
     total = 0.0
@@ -43,8 +44,9 @@ def loss_along(angle, answers, loss, room):
             size[k] = abs(margin[k])
         short, product = _ZERO, _ONE
         if loss == LOGISTIC_CODE:
-            decays(here, size, power, bits)
-            for k in range(here):
+            whole = here if weighted else filled_up(here, margin, size, part)
+            decays(whole, size, power, bits)
+            for k in range(whole):
                 u = times[begin + k] if weighted else _ONE
                 short += u * _HALF * (size[k] - margin[k])
                 product *= _ONE if weighted else _ONE + power[k] * scale[k]

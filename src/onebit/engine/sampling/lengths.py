@@ -27,6 +27,8 @@ _WALKS, _STRIDE = 0.25, 2.4
 _FARTHEST = 5.0
 # Answers at once: the product of as many numbers below two is still a single-precision number.
 _CHUNK = 64
+# Scores of a whole vector of the widest instructions; and a margin whose loss is zero (single precision).
+_WHOLE, _BEYOND_DOUBT = 16, np.float32(100.0)
 # The hinge loss bends at one only: how near to it a margin counts for the curvature.
 _NEAR = np.float32(0.5)
 _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
@@ -42,7 +44,20 @@ def scratch():
         np.empty(_CHUNK, np.float32),
         bits,
         bits.view(np.float32),
+        np.empty(_CHUNK, np.float32),
     )
+
+
+@within_kernels(forceinline=True)
+def filled_up(here, margin, size, part):
+    """Fill a chunk up to a whole vector with answers that are right beyond doubt; return its end.
+
+    They add nothing. What is left over from whole vectors would go one by one, and take as long.
+    """
+    whole = (here + _WHOLE - 1) // _WHOLE * _WHOLE
+    for k in range(here, whole):
+        margin[k], size[k], part[k] = _BEYOND_DOUBT, _BEYOND_DOUBT, _ZERO
+    return whole
 
 
 @within_kernels(error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
@@ -54,7 +69,7 @@ def log_density(log_length, free, square, line, answers, loss, room):
     much each counts (nothing where all count one).
     """
     count, own, fixed, sign, times = answers
-    margin, size, power, bits, scale = room
+    margin, size, power, bits, scale, part = room
     weighted = times.shape[0] > 0
     g = math.exp(log_length)
     value = free * log_length + g * (line - 0.5 * square * g)
@@ -65,32 +80,33 @@ def log_density(log_length, free, square, line, answers, loss, room):
     for begin in range(0, count, _CHUNK):
         here = min(_CHUNK, count - begin)
         for k in range(here):
-            margin[k] = np.float32(sign[begin + k]) * (length * own[begin + k] + fixed[begin + k])
+            y = np.float32(sign[begin + k])
+            margin[k] = y * (length * own[begin + k] + fixed[begin + k])
             size[k] = abs(margin[k])
+            part[k] = y * length * own[begin + k]
         product, short, first, second = _ONE, _ZERO, _ZERO, _ZERO
         if loss == LOGISTIC_CODE:
-            decays(here, size, power, bits)
-            for k in range(here):
+            whole = here if weighted else filled_up(here, margin, size, part)
+            decays(whole, size, power, bits)
+            for k in range(whole):
                 decay = power[k] * scale[k]
                 u = times[begin + k] if weighted else _ONE
-                part = length * own[begin + k] * np.float32(sign[begin + k])
                 inverse = _ONE / (_ONE + decay)
                 wrong = (decay if margin[k] > _ZERO else _ONE) * inverse
                 product *= _ONE if weighted else _ONE + decay
                 short += u * _HALF * (size[k] - margin[k])
-                first += u * part * wrong
-                second += u * part * part * decay * inverse * inverse
+                first += u * part[k] * wrong
+                second += u * part[k] * part[k] * decay * inverse * inverse
             if weighted:
                 for k in range(here):
                     value -= float(times[begin + k]) * math.log1p(float(power[k] * scale[k]))
         else:
             for k in range(here):
                 u = times[begin + k] if weighted else _ONE
-                part = length * own[begin + k] * np.float32(sign[begin + k])
                 left = _ONE - margin[k]
                 short += u * max(left, _ZERO)
-                first += u * part if left > _ZERO else _ZERO
-                second += u * part * part if abs(left) < _NEAR else _ZERO
+                first += u * part[k] if left > _ZERO else _ZERO
+                second += u * part[k] * part[k] if abs(left) < _NEAR else _ZERO
         value -= float(short) + math.log(float(product))
         slope += float(first)
         curvature += float(second)

@@ -27,7 +27,7 @@ from onebit.engine.cpu.vectors import (
     BLOCK,
     LANES,
     TILE,
-    dot16,
+    four_dots,
     prefetch16,
     subtract_products,
     weighted_products16,
@@ -137,7 +137,8 @@ def sample_rows(
     longest = 1
     for i in range(begin * LANES, min(end * LANES, start.shape[0] - 1)):
         longest = max(longest, start[i + 1] - start[i])
-    parts, fixed, room = np.empty(longest, np.float32), np.empty(longest, np.float32), scratch()
+    # Products are written by fours; few are a multiple of them.
+    parts, fixed, room = np.empty(longest + 3, np.float32), np.empty(longest, np.float32), scratch()
     across, before = np.empty(FEW, np.float32), np.empty(FEW, np.float32)
     cross, prior_mean = np.zeros(width, np.float32), np.zeros(width, np.float32)
     weighted = copies.shape[0] > 0 if loss == LOGISTIC_CODE else weight.shape[0] > 0 or temperature != 1.0
@@ -183,20 +184,20 @@ def sample_rows(
                     cross[a] = one / math.sqrt(prior_precision[a])
                     if a + 1 < n_free:
                         cross[a + 1] = two / math.sqrt(prior_precision[a + 1])
-            for k in range(first, last):
-                if far and k + AHEAD < index.shape[0]:
-                    for at in range(0, width, BLOCK):
-                        prefetch16(other, np.uint32(index[k + AHEAD]), at)
-                part_of_score = np.float32(0.0)
-                for at in range(0, width, BLOCK):
-                    part_of_score += dot16(own, at, other, np.uint32(index[k]), at)
-                parts[k - first] = part_of_score
+            for k in range(first, last, 4):
+                if far:
+                    for ahead in range(k + AHEAD, min(k + AHEAD + 4, index.shape[0])):
+                        for at in range(0, width, BLOCK):
+                            prefetch16(other, np.uint32(index[ahead]), at)
+                j0 = np.uint32(index[k])
+                j1 = np.uint32(index[min(k + 1, last - 1)])
+                j2 = np.uint32(index[min(k + 2, last - 1)])
+                j3 = np.uint32(index[min(k + 3, last - 1)])
+                four_dots(own, other, j0, j1, j2, j3, 0, parts, k - first)
                 if turns:
-                    part_across, part_before = np.float32(0.0), np.float32(0.0)
-                    for at in range(0, width, BLOCK):
-                        part_across += dot16(cross, at, other, np.uint32(index[k]), at)
-                        part_before += dot16(prior_mean, at, other, np.uint32(index[k]), at)
-                    across[k - first], before[k - first] = part_across, part_before
+                    four_dots(cross, other, j0, j1, j2, j3, 0, across, k - first)
+                    four_dots(prior_mean, other, j0, j1, j2, j3, 0, before, k - first)
+            for k in range(first, last):
                 fixed[k - first] = other[np.uint32(index[k]), rank + 1]
                 if weighted:
                     if loss == LOGISTIC_CODE:

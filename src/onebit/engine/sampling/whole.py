@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from onebit.data.kernels import kernel
 from onebit.engine.cpu.threads import Threads
-from onebit.engine.cpu.vectors import BLOCK, TILE, dot16, weighted_products16, weighted_sum16
+from onebit.engine.cpu.vectors import BLOCK, TILE, products16, weighted_products16, weighted_sum16
 from onebit.engine.sampling.lengths import scratch
 from onebit.engine.sampling.target import Target
 from onebit.model.losses import LOGISTIC_CODE, decays
@@ -81,7 +81,7 @@ def along_blocks(
     places = np.arange(_CHUNK).astype(np.int32)
     slopes, bends = np.empty(_CHUNK, np.float32), np.empty(_CHUNK, np.float32)
     times, signs = np.empty(_CHUNK, np.float32), np.empty(_CHUNK, np.float32)
-    margin, away, power, bits, factor = scratch()
+    margin, away, power, bits, factor, _ = scratch()
     part, tile = np.empty(width, np.float32), np.empty(TILE * BLOCK, np.float32)
     wide = other.shape[1]
     own = np.zeros(wide, np.float32)
@@ -106,9 +106,7 @@ def along_blocks(
                 j = np.uint32(index[k])
                 score = base
                 for at in range(0, wide, BLOCK):
-                    for t in range(BLOCK):
-                        products[count, at + t] = own[at + t] * other[j, at + t]
-                    score += dot16(own, at, other, j, at)
+                    score += products16(own, at, other, j, at, products, count)
                 products[count, rank + 1] -= moved
                 products[count, rank + 2] = _ONE
                 signs[count] = sign[k]
