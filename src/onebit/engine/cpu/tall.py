@@ -155,7 +155,7 @@ def grams(tall: Array, weights: Array, pool: Threads) -> Array:
     [[[1.0, 2.0], [2.0, 7.0]]]
     """
     wide, blocks = tall.shape[1], -(-len(tall) // _BLOCK)
-    lower = _triangle(wide)
+    weights, lower = np.ascontiguousarray(weights), _triangle(wide)
     out = np.empty((blocks, len(weights), len(lower[0])))
     pool.even(
         lambda first, last: _block_grams(first, last, tall, weights, out),

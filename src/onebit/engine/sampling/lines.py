@@ -194,14 +194,16 @@ class CpuLines:
         scales = np.empty((groups if rank else 0, rank * (rank + 1)))
         free = self._hierarchy.n_free(side)
         kept = Evidence.rows_kept(view.size, free, trend)
-        evidence = Evidence(np.empty((free, free, kept)), np.empty((free, kept)))
+        # A row's numbers are written row by row, and its products with one coordinate read at once.
+        precisions, pulls = np.empty((free, kept, free)), np.empty((kept, free))
+        evidence = Evidence(precisions.transpose(0, 2, 1), pulls.T)
 
         def task(begin: int, end: int) -> None:
             passes.sample_rows(
                 begin, end, view.start, view.index, view.sign, view.weight, copies, other, table,
                 precision, linear, target.temperature, target.loss.code, rank,
                 self._hierarchy.has_effect(side), target.hats, key, sweep, side, scales,
-                evidence.precision, evidence.linear,
+                precisions, pulls,
             )  # fmt: skip
 
         self.pool.ranges(task, np.append(view.start[:-1:LANES], view.start[-1]))

@@ -129,7 +129,7 @@ def sample_rows(
     is empty, line ``group`` of ``scales`` receives what the new draws of its rows say of the columns'
     scales ``g`` in ``x = sum_k g_k L_ik R_jk + effects``: with ``z_k = L_ik R_jk``, the sums of
     ``w z z'`` and of ``(p - w effects) z``. Unless they are empty, ``evidence`` and ``evidence_linear``
-    receive what the answers say of each row: see ``trends.Evidence``.
+    receive what the answers say of each row, the rows second and first: see ``trends.Evidence``.
     """
     width = table.shape[1]
     n_free = rank + 1 if has_effect else rank
@@ -294,10 +294,10 @@ def sample_rows(
                 systems[entry + a * LANES] += prior_precision[a]
                 sides[a * LANES + lane] = linear[a] + prior_linear[prior_line, a]
                 pulled[a * LANES + lane] = linear[a]
-                if evidence_linear.shape[1] > 0:
-                    evidence_linear[a, i] = linear[a]
+                if evidence_linear.shape[0] > 0:
+                    evidence_linear[i, a] = linear[a]
                     for b in range(a + 1):
-                        evidence[a, b, i] = evidence[b, a, i] = precision[a, b]
+                        evidence[a, i, b] = evidence[b, i, a] = precision[a, b]
                 present[a * LANES + lane] = own[a]
             for a in range(0, n_free, 2):
                 one, two = normals(key, a, i, sweep, side, OF_ROWS)
