@@ -122,10 +122,16 @@ def _sum_of(builder: Any, block: Any) -> Any:
     return builder.call(add, [ir.Constant(_SINGLE, 0.0), block], fastmath=_FAST)
 
 
+def _places(builder: Any, left: Any, right: Any, places: Sequence[int]) -> Any:
+    """Return the numbers at some places of two vectors, one after the other."""
+    return builder.shuffle_vector(
+        left, right, ir.Constant(ir.VectorType(ir.IntType(32), len(places)), list(places))
+    )
+
+
 def _repeated(builder: Any, vector: Any, place: int, width: int) -> Any:
     """Return a vector of ``width`` times the number at one place of another."""
-    places = ir.Constant(ir.VectorType(ir.IntType(32), width), [place] * width)
-    return builder.shuffle_vector(vector, vector, places)
+    return _places(builder, vector, vector, [place] * width)
 
 
 def _spread(builder: Any, value: Any, width: int) -> Any:
@@ -135,11 +141,10 @@ def _spread(builder: Any, value: Any, width: int) -> Any:
     return _repeated(builder, single, 0, width)
 
 
-def _places(builder: Any, left: Any, right: Any, places: Sequence[int]) -> Any:
-    """Return the numbers at some places of two vectors, one after the other."""
-    return builder.shuffle_vector(
-        left, right, ir.Constant(ir.VectorType(ir.IntType(32), len(places)), list(places))
-    )
+def _add_products(builder: Any, total: Any, left: Any, right: Any) -> None:
+    """Add the products of two vectors, number by number, to the vector that ``total`` points to."""
+    product = builder.fmul(left, right, flags=_FAST)
+    builder.store(builder.fadd(builder.load(total), product, flags=_FAST), total)
 
 
 def _halves_added(builder: Any, vector: Any) -> Any:
@@ -177,8 +182,7 @@ def four_dots(
             at = builder.mul(loop.index, block)
             mine, place = own_.load(_BLOCK, at), builder.add(at, column_)
             for line, total in zip(lines, totals, strict=True):
-                product = builder.fmul(mine, table_.load(_BLOCK, line, place), flags=_FAST)
-                builder.store(builder.fadd(builder.load(total), product, flags=_FAST), total)
+                _add_products(builder, total, mine, table_.load(_BLOCK, line, place))
         # What is left of each is four numbers; those of all are added up side by side.
         left = [_halves_added(builder, _halves_added(builder, builder.load(total))) for total in totals]
         first, second = (
@@ -222,8 +226,7 @@ def _weighted_sum(columns: int) -> Any:
                 spread = _spread(builder, weights_.element(loop.index), BLOCK)
                 for at, total in zip(blocks, totals, strict=True):
                     place = builder.add(column_, ir.Constant(column_.type, at))
-                    product = builder.fmul(spread, table_.load(_BLOCK, line, place), flags=_FAST)
-                    builder.store(builder.fadd(builder.load(total), product, flags=_FAST), total)
+                    _add_products(builder, total, spread, table_.load(_BLOCK, line, place))
             for at, total in zip(blocks, totals, strict=True):
                 out_.store(builder.load(total), builder.add(to_, ir.Constant(to_.type, at)))
             return context.get_dummy_value()
@@ -301,9 +304,7 @@ def weighted_products16(
             left = builder.fmul(spread, table_.load(few, line, row_), flags=_FAST)
             right = table_.load(_BLOCK, line, column_)
             for k, total in enumerate(totals):
-                own = _repeated(builder, left, k, BLOCK)
-                product = builder.fmul(own, right, flags=_FAST)
-                builder.store(builder.fadd(builder.load(total), product, flags=_FAST), total)
+                _add_products(builder, total, _repeated(builder, left, k, BLOCK), right)
         for k, total in enumerate(totals):
             out_.store(builder.load(total), ir.Constant(ir.IntType(64), k * BLOCK))
         return context.get_dummy_value()
