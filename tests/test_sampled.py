@@ -11,6 +11,7 @@ import onebit
 from onebit import HingeCompleter, LogisticCompleter, simulate
 from onebit.engine import checkpoint
 from onebit.engine.cpu import threads
+from onebit.engine.sampling import passes
 from onebit.engine.sampling.kept import Kept
 from onebit.engine.sampling.plan import Plan
 from onebit.model import draws as draws_module
@@ -173,6 +174,25 @@ def test_fold_in_draws_what_a_refit_would_find(world):
     assert np.abs(model.predict_proba(test) - whole.predict_proba(test)).mean() < 0.04
     assert np.corrcoef(model.decision_function(test), whole.decision_function(test))[0, 1] > 0.9
     assert model.predict_uncertainty(test) == pytest.approx(whole.predict_uncertainty(test), rel=0.5)
+
+
+def test_fold_in_writes_only_where_there_is_room(world, monkeypatch):
+    """What answers say of rows is not asked for there: memory behind it belonged to others."""
+    rooms = []
+
+    def guarded(rows, free):
+        behind = np.full((free, 60, free), 7.0), np.full((60, free), 7.0)
+        rooms.append((rows, behind))
+        return behind[0][:, :rows], behind[1][:rows]
+
+    new = world.pairs[:, 0] == 7
+    model = LogisticCompleter(3, **QUICK).fit(world.pairs[~new], world.answers[~new])
+    monkeypatch.setattr(passes, "evidence_room", guarded)
+    model.fold_in(world.pairs[new], world.answers[new])
+    assert rooms
+    for rows, behind in rooms:
+        assert rows == 0
+        assert all((part == 7.0).all() for part in behind)
 
 
 def test_the_chain_does_not_depend_on_the_number_of_threads(world, monkeypatch):

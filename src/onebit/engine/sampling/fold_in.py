@@ -47,7 +47,7 @@ def draw_new(
     groups = -(-view.size // LANES)
     silent = np.flatnonzero(view.counts == 0)
     free = hierarchy.n_free(side)
-    nothing = np.empty((0, 0)), np.empty((free, free, 0)), np.empty((free, 0))
+    nothing = np.empty((0, 0)), *passes.evidence_room(0, free)
     for number in range(draws.count):
         # What is not known of the factors' mean adds to the variance of new ones.
         variance = draws.factors[number] * (1.0 + hierarchy.mean_share(side))

@@ -194,8 +194,7 @@ class CpuLines:
         scales = np.empty((groups if rank else 0, rank * (rank + 1)))
         free = self._hierarchy.n_free(side)
         kept = Evidence.rows_kept(view.size, free, trend)
-        # A row's numbers are written row by row, and its products with one coordinate read at once.
-        precisions, pulls = np.empty((free, kept, free)), np.empty((kept, free))
+        precisions, pulls = passes.evidence_room(kept, free)
         evidence = Evidence(precisions.transpose(0, 2, 1), pulls.T)
 
         def task(begin: int, end: int) -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onebit.data.kernels import kernel
 from onebit.engine.cpu.vectors import (
@@ -117,6 +118,15 @@ def draw_lanes(lower, right, noise, present, root, inverse):
             right[a * LANES + lane] *= inverse[a * LANES + lane]
 
 
+def evidence_room(rows: int, free: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return room for what the answers say of so many rows: none of it is written where there are none.
+
+    Of the precisions and of the linear terms. A row's numbers are written row by row, and its products
+    with one coordinate read at once.
+    """
+    return np.empty((free, rows, free)), np.empty((rows, free))
+
+
 @kernel(nogil=True, error_model="numpy", fastmath=_FAST)
 def sample_rows(
     begin, end, start, index, sign, weight, copies, other, table, prior_precision, prior_linear,
@@ -128,8 +138,8 @@ def sample_rows(
     that the logistic loss can take. ``prior_linear`` has one line for all rows, or one a row. Unless it
     is empty, line ``group`` of ``scales`` receives what the new draws of its rows say of the columns'
     scales ``g`` in ``x = sum_k g_k L_ik R_jk + effects``: with ``z_k = L_ik R_jk``, the sums of
-    ``w z z'`` and of ``(p - w effects) z``. Unless they are empty, ``evidence`` and ``evidence_linear``
-    receive what the answers say of each row, the rows second and first: see ``trends.Evidence``.
+    ``w z z'`` and of ``(p - w effects) z``. ``evidence`` and ``evidence_linear`` receive what the answers
+    say of each row, if there is room for it: see ``evidence_room`` and ``trends.Evidence``.
     """
     width = table.shape[1]
     n_free = rank + 1 if has_effect else rank
