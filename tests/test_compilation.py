@@ -19,6 +19,7 @@ from onebit.engine.cpu.passes import fill_table, update_full
 from onebit.engine.cpu.solve import solve_lanes
 from onebit.engine.sampling import passes, whole
 from onebit.engine.sampling import rehearsal as sampling
+from onebit.model.losses import majorise
 
 SAMPLERS = (passes.sample_rows, passes.draw_lanes, whole.along_blocks)
 
@@ -222,6 +223,18 @@ def test_no_process_is_started_where_there_is_no_need_or_no_python(started, rehe
     assert not started
 
 
+def test_a_process_waits_for_what_the_one_that_began_it_compiles_but_not_for_ever(monkeypatch):
+    told, slept = iter([True, True, False]), []
+    monkeypatch.setattr(ahead, "worth_compiling", lambda kernel: next(told))
+    monkeypatch.setattr(ahead.time, "sleep", slept.append)
+    ahead.wait_for("kernel")
+    assert len(slept) == 3  # and a moment until it is written
+    monkeypatch.setattr(ahead, "worth_compiling", lambda kernel: True)
+    monkeypatch.setattr(ahead, "LONGEST_WAIT_FOR_ONE", 0.01)
+    ahead.wait_for("kernel")
+    assert len(slept) > 4
+
+
 def test_a_process_that_hangs_is_ended(started, rehearsed, monkeypatch):
     monkeypatch.setattr(Pretended, "hangs", True)
     rehearsed.begin(2)
@@ -252,9 +265,9 @@ def test_fits_and_searches_begin_rehearsals_and_wait_for_them(monkeypatch, small
 
 
 def test_what_is_rehearsed_of_descent_is_what_a_fit_needs(small_world):
-    kernels = update_full, fill_table, solve_lanes
+    kernels = update_full, fill_table, solve_lanes, majorise
+    rehearsal.compile_majoriser()
     rehearsal.compile_pass()
-    rehearsal.compile_ends()
     known = [set(kernel.signatures) for kernel in kernels]
     LogisticCompleter(2).fit(small_world.pairs, small_world.answers)
     assert [set(kernel.signatures) for kernel in kernels] == known

@@ -8,12 +8,12 @@ import pytest
 from scipy import integrate, stats
 
 from onebit.engine.sampling.philox import chain_key, random_words
+from onebit.engine.sampling.room import proposals_room
 from onebit.engine.sampling.variates import (
     draw_inverse_gaussian,
     draw_normal,
     draw_polya_gamma,
     polya_gamma_hats,
-    polya_gamma_room,
     polya_gammas,
 )
 from onebit.model.gig import generalised_inverse_gaussian
@@ -51,7 +51,8 @@ def test_the_generator_gives_the_published_answers(key, counter, words):
 def polya_gamma(score: float, copies: int = 1, n: int = N, sweep: int = 1) -> np.ndarray:
     out = np.empty(n)
     repeated = ONE_EACH if copies == 1 else np.full(n, copies)
-    draw_polya_gamma(polya_gamma_hats(), np.full(n, score), repeated, chain_key(7, 0), sweep, out)
+    scores, key = np.full(n, score, np.float32), chain_key(7, 0)
+    draw_polya_gamma(polya_gamma_hats(), scores, repeated, key, sweep, proposals_room(), out)
     return out
 
 
@@ -175,7 +176,7 @@ def test_a_score_that_is_no_number_picks_no_place_outside_of_the_tables():
     scores, out = np.array([np.nan, 1.0, 1e6, 2.0], np.float32), np.zeros(4, np.float32)
     none = np.empty(0, np.int64)
     polya_gammas.py_func(
-        polya_gamma_hats(), 4, scores, none, chain_key(7, 0), 0, 0, 1, 0, polya_gamma_room(), out
+        polya_gamma_hats(), 4, scores, none, chain_key(7, 0), 0, 0, 1, 0, proposals_room(), out
     )
     assert np.isnan(out[0])  # a diverged chain is to be seen
     assert 0.0 < out[2] < 1e-6

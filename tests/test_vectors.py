@@ -36,16 +36,19 @@ def test_the_loops_are_the_intrinsics(rng):
     own = rng.standard_normal(40).astype(np.float32)
     (ours, _), (theirs, _) = both("dot16", own, 5, table, 3, 16)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
-    (_, ours), (_, theirs) = both("weighted_sum16", weights, 12, table, index, 4, 16, own, 8)
-    np.testing.assert_allclose(ours[6], theirs[6], rtol=1e-4, atol=1e-5)
-    wide, out = rng.standard_normal((9, 112)).astype(np.float32), np.zeros(96, np.float32)
-    (_, ours), (_, theirs) = both("weighted_sum80", weights, 12, wide, index, 4, 16, out, 8)
-    np.testing.assert_allclose(ours[6], theirs[6], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(ours[6][8:88], weights @ wide[index[4:16], 16:96], rtol=1e-4, atol=1e-5)
-    lines = tuple(np.uint32(line) for line in (3, 0, 8, 3))
-    (_, ours), (_, theirs) = both("four_dots", own[:32], wide, *lines, 48, out, 4)
-    np.testing.assert_allclose(ours[7], theirs[7], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(ours[7][4:8], wide[[3, 0, 8, 3], 48:80] @ own[:32], rtol=1e-4, atol=1e-5)
+    wide, out = rng.standard_normal((9, 224)).astype(np.float32), np.zeros(200, np.float32)
+    for width in (16, 80, 112, 192):
+        (_, ours), (_, theirs) = both("weighted_sum", weights, 12, wide, index, 4, 16, width, out)
+        np.testing.assert_allclose(ours[7], theirs[7], rtol=1e-4, atol=1e-5)
+        known = weights @ wide[index[4:16], 16 : 16 + width]
+        np.testing.assert_allclose(ours[7][:width], known, rtol=1e-4, atol=1e-5)
+        assert not ours[7][width:].any()
+    for last in (19, 6, 4):  # beyond the last answer its line stands in
+        (_, ours), (_, theirs) = both("four_dots", own[:32], wide, index, 4, last, 48, out, 4)
+        np.testing.assert_allclose(ours[6], theirs[6], rtol=1e-4, atol=1e-5)
+        lines = index[np.minimum(np.arange(4, 8), last)]
+        np.testing.assert_allclose(ours[6][4:8], wide[lines, 48:80] @ own[:32], rtol=1e-4, atol=1e-5)
+    both("prefetch_lines", wide, index, 15, 30)  # there are no more than twenty
     (ours, written), (theirs, others) = both("products16", own, 5, table, 3, 16, np.zeros_like(table), 7)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     np.testing.assert_allclose(written[5], others[5], rtol=1e-6)
@@ -90,6 +93,8 @@ def test_a_fit_on_plain_loops_is_the_same_to_rounding_and_compiles_no_text(tmp_p
     assert "onebit.engine.cpu.passes" in compiled
     # An assignment to a slice has numba compile its error message, for seconds; kernels use loops.
     assert "numba.cpython.unicode" not in compiled
+    # For arrays that a kernel makes, numba compiles functions of its own; kernels are given theirs.
+    assert "numba.np.arrayobj" not in compiled
 
 
 @pytest.mark.parametrize(("rows", "wide", "narrow"), [(1, 1, 1), (6, 5, 3), (4099, 7, 9), (0, 2, 4)])

@@ -20,8 +20,9 @@ from onebit.data.kernels import kernel
 from onebit.data.observations import Observations, View
 from onebit.engine.cpu.layout import lines_of_zeros, whole_blocks
 from onebit.engine.cpu.passes import add_lines
+from onebit.engine.cpu.room import CHUNK, line_room
 from onebit.engine.cpu.threads import Threads
-from onebit.engine.cpu.vectors import BLOCK, prefetch16
+from onebit.engine.cpu.vectors import prefetch_lines
 from onebit.model.hierarchy import Hierarchy
 
 Array = NDArray[np.float64]
@@ -37,7 +38,6 @@ _MORE = 5
 _SMALLEST = 1e-6
 # Weights beyond this many times their mean would let single answers decide.
 LARGEST_WEIGHT = 3.0
-_CHUNK = 64
 # Lines are asked for this many answers before they are needed.
 _AHEAD = 24
 _ONE, _TWO = np.float32(1.0), np.float32(2.0)
@@ -144,22 +144,22 @@ def sign_sums(view: View) -> Array:
 
 
 @kernel(nogil=True, error_model="numpy")
-def _multiply(begin, end, start, index, sign, weight, mean_weight, own_scale, own_odds, vectors, out):
+def _multiply(
+    begin, end, start, index, sign, weight, mean_weight, own_scale, own_odds, vectors, room, out
+):
     """Write the products of rows ``begin:end`` of the matrix of residuals with ``vectors``.
 
     The last column of ``vectors`` holds the other side's odds: one gather brings both.
     """
     width = vectors.shape[1]
-    values = np.empty(_CHUNK, np.float32)
-    part = np.empty(width, np.float32)
+    values, part = room
     for i in range(begin, end):
         for t in range(width):
             out[i, t] = 0.0
-        for chunk in range(start[i], start[i + 1], _CHUNK):
-            count = min(_CHUNK, start[i + 1] - chunk)
+        for chunk in range(start[i], start[i + 1], CHUNK):
+            count = min(CHUNK, start[i + 1] - chunk)
             for k in range(count):
-                if chunk + k + _AHEAD < index.shape[0]:
-                    prefetch16(vectors, np.uint32(index[chunk + k + _AHEAD]), width - BLOCK)
+                prefetch_lines(vectors, index, chunk + k + _AHEAD, chunk + k + _AHEAD + 1)
                 j = np.uint32(index[chunk + k])
                 # The sign less its expectation, tanh(x / 2) with exp(x) the product of the odds.
                 odds = own_odds[i] * vectors[j, width - 1]
@@ -216,7 +216,7 @@ class CpuResiduals:
         def task(begin: int, end: int) -> None:
             _multiply(
                 begin, end, view.start, view.index, view.sign, view.weight, self.mean_weight,
-                self.scales[side], self.odds[side], table, out,
+                self.scales[side], self.odds[side], table, line_room(table.shape[1]), out,
             )  # fmt: skip
 
         self.pool.ranges(task, view.start)

@@ -34,10 +34,10 @@ def _normal_mixture(nodes: int) -> tuple[Array, Array]:
     ``8 k sum_j (-1)^(j-1) j^2 exp(-2 j^2 k^2)``. This is the Gauss rule for that distribution in
     ``log(k)``, from the recurrence of its orthogonal polynomials (Golub and Welsch, 1969).
     """
-    position, weight = np.polynomial.legendre.leggauss(400)
-    k = 1.7 + 1.5 * position  # from 0.2 to 3.2, all but 1e-8 of the mass
+    # All but 1e-8 of the mass, which falls off smoothly at both ends: even steps integrate it.
+    k = 0.2 + 3.0 * (np.arange(400) + 0.5) / 400
     j = np.arange(1, 40)[:, None]
-    mass = weight * k * ((-1.0) ** (j - 1) * j**2 * np.exp(-2.0 * j**2 * k**2)).sum(axis=0)
+    mass = k * ((-1.0) ** (j - 1) * j**2 * np.exp(-2.0 * j**2 * k**2)).sum(axis=0)
     mass /= mass.sum()
     place = np.log(k)
     last, present, norm = np.zeros_like(k), np.ones_like(k), 1.0

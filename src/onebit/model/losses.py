@@ -118,16 +118,16 @@ def _product_in_order(count, values):
 
 
 @within_kernels(forceinline=True, error_model="numpy", fastmath=_VECTOR)
-def decays(count, root, power, bits):
-    """Write ``exp(-root)`` in two parts, ``power`` times what ``bits`` say as a float."""
+def decays(count, root, decay):
+    """Write ``exp(-root)``."""
     for k in range(count):
         x = max(-root[k], _SMALLEST_EXPONENT)
         exponent = np.int32(x * _LOG2_E - _HALF)
         whole = np.float32(exponent)
         x = (x - whole * _LN_2) - whole * _LN_2_REST
         tail = _E3 + x * (_E4 + x * (_E5 + x * (_E6 + x * _E7)))
-        power[k] = _ONE + x * (_ONE + x * (_HALF + x * tail))
-        bits[k] = (exponent + 127) << 23  # two to that power, as a float
+        power = np.int32((exponent + 127) << 23).view(np.float32)  # of two
+        decay[k] = (_ONE + x * (_ONE + x * (_HALF + x * tail))) * power
 
 
 @within_kernels(forceinline=True, error_model="numpy")
@@ -145,14 +145,13 @@ def _filled_up(first, count, sign, mean, second_moment, signs):
 
 
 @within_kernels(forceinline=True, error_model="numpy", fastmath=_VECTOR)
-def _majorise_logistic(count, signs, mean, second_moment, root, power, bits, scale):
+def _majorise_logistic(count, signs, mean, second_moment, root, power):
     """Replace means and second moments; leave the linear parts of the bounds, and their factors."""
     for k in range(count):
         root[k] = np.sqrt(max(second_moment[k], np.float32(0.0)))
-    decays(count, root, power, bits)
+    decays(count, root, power)
     for k in range(count):
-        y = signs[k]
-        decay = power[k] * scale[k]
+        y, decay = signs[k], power[k]
         q = second_moment[k]
         series = _T0 + q * (_T1 + q * (_T2 + q * (_T3 + q * _T4)))
         ratio = (_ONE - decay) / ((_ONE + decay) * _TWO * root[k])
@@ -188,17 +187,17 @@ def _majorise_one_by_one(code, first, count, sign, weight, mean, second_moment):
     return total
 
 
-@numba.njit(inline="always", error_model="numpy")
-def majorise(code, first, count, sign, weight, mean, second_moment, signs, root, power, bits, scale):
+@kernel(nogil=True, error_model="numpy")
+def majorise(code, first, count, sign, weight, mean, second_moment, signs, root, power):
     """Replace means by signed slopes, second moments by weights; return the sum of the bounds.
 
     For ``count`` answers from ``first`` on, at most 96: a product of so many terms cannot overflow.
-    ``weight`` is empty or holds what each answer counts. ``signs``, ``root``, ``power`` and ``bits``, of
-    which ``scale`` is a view as floats, are scratch. All have room for whole vectors of sixteen.
+    ``weight`` is empty or holds what each answer counts. ``signs``, ``root`` and ``power`` are room. All
+    have room for whole vectors of sixteen.
     """
     if weight.shape[0] == 0 and code == LOGISTIC_CODE:
         whole = _filled_up(first, count, sign, mean, second_moment, signs)
-        _majorise_logistic(whole, signs, mean, second_moment, root, power, bits, scale)
+        _majorise_logistic(whole, signs, mean, second_moment, root, power)
         return 0.5 * _sum_in_order(count, root) + math.log(_product_in_order(count, power))
     if weight.shape[0] == 0 and code == HINGE_CODE:
         return _majorise_hinge(first, count, sign, mean, second_moment, root)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from onebit.data.simulate import World
 from onebit.engine.sampling.philox import chain_key
+from onebit.engine.sampling.room import proposals_room
 from onebit.engine.sampling.variates import draw_polya_gamma, polya_gamma_hats
 
 Array = NDArray[np.float64]
@@ -82,9 +83,9 @@ def _sample_logistic(world: World, rank: int, seed: int, sweeps: int) -> Array:
     rng, key, hats = np.random.default_rng(seed), chain_key(seed, 0), polya_gamma_hats()
     one_each = np.empty(0, np.int64)
     for sweep in range(sweeps + sweeps // 6):
-        scores = np.einsum("nk,nk->n", left[rows], right[columns])
+        scores = np.einsum("nk,nk->n", left[rows], right[columns]).astype(np.float32)
         weight = np.empty(len(scores))
-        draw_polya_gamma(hats, scores, one_each, key, sweep, weight)
+        draw_polya_gamma(hats, scores, one_each, key, sweep, proposals_room(), weight)
         left = _draw_factors(rows, right[columns], sign, weight, len(left), rng)
         right = _draw_factors(columns, left[rows], sign, weight, len(right), rng)
         if sweep >= sweeps // 6:

@@ -20,6 +20,7 @@ from onebit.data.kernels import worth_compiling
 
 # Beyond this something is wrong with another process.
 LONGEST_WAIT = 120.0
+LONGEST_WAIT_FOR_ONE = 10.0
 # In the environment of the other processes, so that they start none themselves.
 MARK = "ONEBIT_COMPILING_AHEAD"
 
@@ -106,6 +107,14 @@ class Rehearsal:
             return any(worth_compiling(kernel) for kernel in self.kernels)
         except AttributeError:  # numba's own business, which may change, or is switched off
             return False
+
+
+def wait_for(kernel: Any) -> None:
+    """Wait until the process that began a rehearsal has compiled a kernel, which this one would else."""
+    last = time.monotonic() + LONGEST_WAIT_FOR_ONE
+    while worth_compiling(kernel) and time.monotonic() < last:
+        time.sleep(0.02)
+    time.sleep(0.05)  # numba says that a kernel is there and then writes it
 
 
 def _program(folders: list[str], module: str, part: str) -> str:

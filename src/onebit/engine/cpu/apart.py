@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from onebit.data.kernels import kernel
 from onebit.data.observations import View
 from onebit.engine.cpu.layout import Layout, lines_of_zeros, whole_blocks
-from onebit.engine.cpu.passes import FAST, move, walk, walk_scratch
+from onebit.engine.cpu.passes import FAST, move, walk
+from onebit.engine.cpu.room import chunk_room, row_room
 from onebit.engine.cpu.solve import solve_lanes
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import LANES
@@ -45,17 +46,12 @@ class Natural(NamedTuple):
 
 @kernel(nogil=True, error_model="numpy", fastmath=FAST)
 def accumulate_full(
-    begin, end, start, index, sign, weight, other, table, code, layout, precisions, linears, loss
+    begin, end, start, index, sign, weight, other, table, code, layout, precisions, linears, loss, room
 ):  # fmt: skip
     """Write the natural parameters of rows ``begin:end`` at their present state, and their loss."""
     n_free = linears.shape[1]
-    width = table.shape[1]
-    own = np.zeros(width, np.float32)
-    own_mean = np.zeros(width - layout.mean_at, np.float32)
-    none = np.empty(0, np.float32)
-    precision = np.empty(width, np.float64)
-    linear = np.empty(width - layout.mean_at, np.float64)
-    scratch = walk_scratch(width)
+    of_chunk, of_row, none = room
+    own, own_mean, precision, linear = of_row
     for i in range(begin, end):
         for t in range(layout.own.shape[0]):
             own[t] = table[i, layout.own[t]] * layout.times[t]
@@ -64,7 +60,7 @@ def accumulate_full(
                 own_mean[t] = table[i, layout.own_mean[t]]
         loss[i] = walk(
             start[i], start[i + 1], index, sign, weight, other, own, own_mean, layout.mean_at, code,
-            True, none, precision, linear, scratch,
+            True, none, precision, linear, of_chunk,
         )  # fmt: skip
         for t in range(precisions.shape[1]):
             precisions[i, t] = precision[layout.precision[t]]
@@ -94,9 +90,11 @@ def accumulated(
     )
 
     def task(begin: int, end: int) -> None:
+        width, none = table.shape[1], np.empty(0, np.float32)
+        room = chunk_room(width), row_room(width, width - layout.mean_at), none
         accumulate_full(
             begin, end, view.start, view.index, view.sign, view.weight, other, table, code, layout,
-            *found,
+            *found, room,
         )  # fmt: skip
 
     pool.ranges(task, view.start)
@@ -145,15 +143,11 @@ def solve_diagonal(
 @kernel(nogil=True, error_model="numpy", fastmath=FAST)
 def solve_full(
     begin, end, precisions, linears, prior_precision, prior_linear, temperature, relaxation, mean,
-    covariance, log_determinant, table, has_effect,
+    covariance, log_determinant, table, has_effect, room,
 ):  # fmt: skip
     """Move rows ``begin:end`` to the minimum of what their natural parameters and the prior say."""
     n_free = mean.shape[1]
-    systems = np.zeros(n_free * n_free * LANES)
-    root = np.zeros(n_free * n_free * LANES)
-    inverse = np.zeros(n_free * n_free * LANES)
-    sides = np.zeros(n_free * LANES)
-    determinants = np.empty(LANES)
+    systems, root, inverse, sides, product, determinants, vector = room
     for group in range(begin, end, LANES):
         count = min(LANES, end - group)
         for lane in range(LANES):
@@ -168,8 +162,8 @@ def solve_full(
                     t += 1
                 systems[at + a * LANES] += prior_precision[line, a]
                 sides[a * LANES + lane] = temperature * linears[i, a] + prior_linear[linear_line, a]
-        solve_lanes(systems, sides, root, inverse, determinants)
+        solve_lanes(systems, sides, root, inverse, product, determinants)
         move(
             group, count, sides, systems, determinants, relaxation, mean, covariance, log_determinant,
-            has_effect, table,
+            has_effect, vector, table,
         )  # fmt: skip

@@ -19,7 +19,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-BLOCK, LANES, TILE, WIDE = 16, 8, 4, 80  # as in ``vectors``
+BLOCK, LANES, TILE = 16, 8, 4  # as in ``vectors``
+WIDE = 80  # columns whose sums stay in registers, side by side
 
 _SINGLE = ir.FloatType()
 _BLOCK = ir.VectorType(_SINGLE, BLOCK)
@@ -69,20 +70,27 @@ def _arguments(context: Any, builder: Any, signature: Any, values: Any) -> list[
 
 
 @intrinsic
-def prefetch16(typing: Any, table: Any, line: Any, column: Any) -> Any:
-    """Ask for sixteen columns of a line, from ``column`` on, to be brought near."""
+def prefetch_lines(typing: Any, table: Any, index: Any, begin: Any, end: Any) -> Any:
+    """Ask for the lines ``index[begin:end]`` to be brought near, as far as there are any."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        table_, line_, column_ = _arguments(context, builder, signature, values)
-        pointer = builder.bitcast(table_.pointer(line_, column_), ir.IntType(8).as_pointer())
-        integer = ir.IntType(32)
-        hint = ir.FunctionType(ir.VoidType(), [pointer.type, integer, integer, integer])
-        function = cgutils.get_or_insert_function(builder.module, hint, "llvm.prefetch.p0")
+        table_, index_, begin_, end_ = _arguments(context, builder, signature, values)
+        last = builder.extract_value(index_.view.shape, 0)
+        end_ = builder.select(builder.icmp_signed("<", end_, last), end_, last)
+        integer, block = ir.IntType(32), ir.Constant(last.type, BLOCK)
+        blocks = builder.udiv(builder.extract_value(table_.view.shape, 1), block)
         to_read, to_keep, data = (ir.Constant(integer, value) for value in (0, 3, 1))
-        builder.call(function, [pointer, to_read, to_keep, data])
+        with cgutils.for_range_slice(builder, begin_, end_, ir.Constant(last.type, 1)) as (place, _):
+            line = index_.element(place)
+            with cgutils.for_range(builder, blocks) as loop:
+                there = table_.pointer(line, builder.mul(loop.index, block))
+                pointer = builder.bitcast(there, ir.IntType(8).as_pointer())
+                hint = ir.FunctionType(ir.VoidType(), [pointer.type, integer, integer, integer])
+                function = cgutils.get_or_insert_function(builder.module, hint, "llvm.prefetch.p0")
+                builder.call(function, [pointer, to_read, to_keep, data])
         return context.get_dummy_value()
 
-    return types.void(table, line, column), generate
+    return types.void(table, index, begin, end), generate
 
 
 @intrinsic
@@ -159,21 +167,28 @@ def four_dots(
     typing: Any,
     own: Any,
     table: Any,
-    a: Any,
-    b: Any,
-    c: Any,
-    d: Any,
+    index: Any,
+    first: Any,
+    last: Any,
     column: Any,
     out: Any,
     to: Any,
 ) -> Any:
     """Write the products of ``own`` with columns of four lines, from ``column`` on, to ``out``.
 
-    To ``out[to : to + 4]``; ``own`` is as long as some whole blocks.
+    To ``out[to : to + 4]``, of the lines ``index[first : first + 4]``; beyond ``index[last]`` it is that
+    line again. ``own`` is as long as some whole blocks.
     """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        own_, table_, *lines, column_, out_, to_ = _arguments(context, builder, signature, values)
+        own_, table_, index_, first_, last_, column_, out_, to_ = _arguments(
+            context, builder, signature, values
+        )
+        lines = []
+        for k in range(4):
+            place = builder.add(first_, ir.Constant(first_.type, k))
+            place = builder.select(builder.icmp_signed("<", place, last_), place, last_)
+            lines.append(index_.element(place))
         zero = ir.Constant(_BLOCK, [0.0] * BLOCK)
         totals = [cgutils.alloca_once_value(builder, zero) for _ in lines]
         length = builder.extract_value(own_.view.shape, 0)
@@ -196,50 +211,57 @@ def four_dots(
         out_.store(builder.fadd(even, odd, flags=_FAST), to_)
         return context.get_dummy_value()
 
-    return types.void(own, table, a, b, c, d, column, out, to), generate
+    return types.void(own, table, index, first, last, column, out, to), generate
 
 
-def _weighted_sum(columns: int) -> Any:
-    """Return the intrinsic that sums so many columns; each is summed in the order of the answers."""
+@intrinsic
+def weighted_sum(
+    typing: Any,
+    weights: Any,
+    count: Any,
+    table: Any,
+    index: Any,
+    first: Any,
+    column: Any,
+    width: Any,
+    out: Any,
+) -> Any:
+    """Write a weighted sum of lines to ``out``: of their ``width`` columns from ``column`` on.
 
-    @intrinsic
-    def weighted_sum(
-        typing: Any,
-        weights: Any,
-        count: Any,
-        table: Any,
-        index: Any,
-        first: Any,
-        column: Any,
-        out: Any,
-        to: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            weights_, count_, table_, index_, first_, column_, out_, to_ = _arguments(
-                context, builder, signature, values
-            )
+    The sum of ``weights[k] table[index[first + k], column : column + width]`` over ``k < count``. The
+    width is one of whole blocks. One block's sum waits for itself, answer by answer; five side by side do
+    not take longer. Each column is summed in the order of the answers.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        weights_, count_, table_, index_, first_, column_, width_, out_ = _arguments(
+            context, builder, signature, values
+        )
+
+        def columns(number: int, begin: Any) -> None:
             zero = ir.Constant(_BLOCK, [0.0] * BLOCK)
-            blocks = range(0, columns, BLOCK)
-            totals = [cgutils.alloca_once_value(builder, zero) for _ in blocks]
+            places = [builder.add(begin, ir.Constant(begin.type, at)) for at in range(0, number, BLOCK)]
+            totals = [cgutils.alloca_once(builder, _BLOCK) for _ in places]
+            for total in totals:
+                builder.store(zero, total)
             with cgutils.for_range(builder, count_) as loop:
                 line = index_.element(builder.add(first_, loop.index))
                 spread = _spread(builder, weights_.element(loop.index), BLOCK)
-                for at, total in zip(blocks, totals, strict=True):
-                    place = builder.add(column_, ir.Constant(column_.type, at))
-                    _add_products(builder, total, spread, table_.load(_BLOCK, line, place))
-            for at, total in zip(blocks, totals, strict=True):
-                out_.store(builder.load(total), builder.add(to_, ir.Constant(to_.type, at)))
-            return context.get_dummy_value()
+                for place, total in zip(places, totals, strict=True):
+                    block = table_.load(_BLOCK, line, builder.add(column_, place))
+                    _add_products(builder, total, spread, block)
+            for place, total in zip(places, totals, strict=True):
+                out_.store(builder.load(total), place)
 
-        return types.void(weights, count, table, index, first, column, out, to), generate
+        several, one = (ir.Constant(width_.type, number) for number in (WIDE, BLOCK))
+        whole = builder.mul(builder.udiv(width_, several), several)
+        with cgutils.for_range_slice(builder, ir.Constant(whole.type, 0), whole, several) as (at, _):
+            columns(WIDE, at)
+        with cgutils.for_range_slice(builder, whole, width_, one) as (at, _):
+            columns(BLOCK, at)
+        return context.get_dummy_value()
 
-    return weighted_sum
-
-
-# Write a weighted sum of columns to ``out`` from ``to`` on: the sum of
-# ``weights[k] table[index[first + k], column : column + 16]`` over ``k < count``, or of eighty columns.
-# One sum waits for itself, answer by answer; five side by side do not take longer.
-weighted_sum16, weighted_sum80 = _weighted_sum(BLOCK), _weighted_sum(WIDE)
+    return types.void(weights, count, table, index, first, column, width, out), generate
 
 
 @intrinsic

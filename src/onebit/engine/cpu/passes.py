@@ -15,7 +15,8 @@ then they move the row. Nothing of length n is stored, rows do not depend on eac
 taken in the same order whatever the number of threads.
 
 Answers are taken in chunks that fit the nearest cache, so that the other side's lines are fetched once
-for both uses. Sums run in single precision over a chunk, then in double.
+for both uses. Sums run in single precision over a chunk, then in double. What is worked with on the way
+stands in a ``room`` (``onebit.engine.cpu.room``), one for each thread.
 """
 
 from __future__ import annotations
@@ -26,21 +27,19 @@ import numba
 import numpy as np
 
 from onebit.data.kernels import kernel, within_kernels
+from onebit.engine.cpu.room import CHUNK
 from onebit.engine.cpu.solve import solve_lanes
 from onebit.engine.cpu.vectors import (
     BLOCK,
     LANES,
-    WIDE,
     dot16,
     four_dots,
-    prefetch16,
-    weighted_sum16,
-    weighted_sum80,
+    prefetch_lines,
+    weighted_sum,
 )
 from onebit.model.losses import majorise
 
-# The most answers of a chunk, and how many numbers of the other side's table it may hold.
-CHUNK = 96
+# How many numbers of the other side's table the answers of a chunk may refer to.
 CACHED = 8192
 # A table of more numbers than this is far away; its lines are asked for some answers ahead.
 FAR = 250_000
@@ -53,12 +52,15 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 @kernel(nogil=True, error_model="numpy")
-def fill_table(begin, end, mean, covariance, has_effect, full, table):
-    """Write the table lines that belong to the means and covariances of rows ``begin:end``."""
+def fill_table(begin, end, mean, covariance, has_effect, full, vector, table):
+    """Write the table lines that belong to the means and covariances of rows ``begin:end``.
+
+    ``vector`` is room for a row's own.
+    """
     n_free = mean.shape[1]
     slots = n_free + (1 if has_effect else 2)
     part = table.shape[1] // 3
-    vector = np.zeros(slots)
+    vector[n_free] = 0.0
     vector[slots - 1] = 1.0
     for i in range(begin, end):
         for a in range(n_free):
@@ -83,42 +85,9 @@ def fill_table(begin, end, mean, covariance, has_effect, full, table):
 @within_kernels(forceinline=True, error_model="numpy")
 def add_lines(values, count, vectors, index, chunk, scale, part, out):
     """Add ``scale`` times the lines of a chunk of answers, weighted by ``values``, to ``out``."""
-    for at in range(0, vectors.shape[1], BLOCK):
-        weighted_sum16(values, count, vectors, index, chunk, at, part, at)
+    weighted_sum(values, count, vectors, index, chunk, 0, vectors.shape[1], part)
     for t in range(vectors.shape[1]):
         out[t] += scale * part[t]
-
-
-@numba.njit(inline="always", error_model="numpy")
-def _products(own, own_mean, mean_at, table, index, chunk, count, moments, scores):
-    """Write the products of ``own`` with the first columns of the lines of a chunk to ``moments``.
-
-    And those of ``own_mean`` with the columns from ``mean_at`` on to ``scores``. Four lines at a time:
-    each load of ``own`` serves all of them.
-    """
-    last = chunk + count - 1
-    far = table.size > FAR
-    for k in range(0, count, 4):
-        if far:
-            for ahead in range(chunk + k + AHEAD, min(chunk + k + AHEAD + 4, index.shape[0])):
-                for at in range(0, table.shape[1], BLOCK):
-                    prefetch16(table, np.uint32(index[ahead]), at)
-        a = np.uint32(index[chunk + k])
-        b = np.uint32(index[min(chunk + k + 1, last)])
-        c = np.uint32(index[min(chunk + k + 2, last)])
-        d = np.uint32(index[min(chunk + k + 3, last)])
-        four_dots(own, table, a, b, c, d, 0, moments, k)
-        four_dots(own_mean, table, a, b, c, d, mean_at, scores, k)
-
-
-@numba.njit(inline="always", error_model="numpy")
-def _sum_lines(weights, count, table, index, chunk, width, part):
-    """Write the weighted sum of the first columns of the lines of a chunk to ``part``."""
-    wide = width // WIDE * WIDE
-    for at in range(0, wide, WIDE):
-        weighted_sum80(weights, count, table, index, chunk, at, part, at)
-    for at in range(wide, width, BLOCK):
-        weighted_sum16(weights, count, table, index, chunk, at, part, at)
 
 
 @numba.njit(inline="always", error_model="numpy", fastmath=FAST)
@@ -130,26 +99,10 @@ def _mean_product(own_mean, table, line, mean_at):
     return total
 
 
-@numba.njit(inline="always")
-def walk_scratch(width):
-    """Return what ``walk`` needs for the answers of one chunk."""
-    scores, pulls, moments, signs, root, power = (
-        np.empty(CHUNK, np.float32),
-        np.empty(CHUNK, np.float32),
-        np.empty(CHUNK, np.float32),
-        np.empty(CHUNK, np.float32),
-        np.empty(CHUNK, np.float32),
-        np.empty(CHUNK, np.float32),
-    )
-    bits = np.empty(CHUNK, np.int32)
-    part = np.empty(width, np.float32)
-    return scores, pulls, moments, signs, root, power, bits, bits.view(np.float32), part
-
-
 @numba.njit(inline="always", error_model="numpy", fastmath=FAST)
 def walk(
     first, last, index, sign, weight, other, own, own_mean, mean_at, code, full,
-    curvatures, sums, linear_sums, scratch,
+    curvatures, sums, linear_sums, room,
 ):  # fmt: skip
     """Sum up the majorisers of one row's answers, and return their bound.
 
@@ -164,29 +117,31 @@ def walk(
         sums[t] = 0.0
     for t in range(window):
         linear_sums[t] = 0.0
-    scores, pulls, moments, signs, root, power, bits, scale, part = scratch
+    scores, pulls, moments, signs, root, power, part = room
     total = 0.0
+    far = other.size > FAR
     size = min(max(CACHED // (mean_at + window), 4), CHUNK) // 4 * 4
     for chunk in range(first, last, size):
         count = min(size, last - chunk)
-        _products(own, own_mean, mean_at, other, index, chunk, count, moments, scores)
+        for k in range(chunk, chunk + count, 4):
+            if far:
+                prefetch_lines(other, index, k + AHEAD, k + AHEAD + 4)
+            four_dots(own, other, index, k, chunk + count - 1, 0, moments, k - chunk)
+            four_dots(own_mean, other, index, k, chunk + count - 1, mean_at, scores, k - chunk)
         for k in range(count):
             pulls[k] = scores[k]
         if not full:
             for k in range(count):
                 moments[k] += scores[k] * scores[k]
-        total += majorise(
-            code, chunk, count, sign, weight, pulls, moments, signs, root, power, bits, scale
-        )
+        total += majorise(code, chunk, count, sign, weight, pulls, moments, signs, root, power)
         if not full:
             for k in range(count):
                 pulls[k] -= moments[k] * scores[k]
                 curvatures[chunk - first + k] = moments[k]
-        _sum_lines(moments, count, other, index, chunk, width, part)
+        weighted_sum(moments, count, other, index, chunk, 0, width, part)
         for t in range(width):
             sums[t] += part[t]
-        for at in range(0, window, BLOCK):
-            weighted_sum16(pulls, count, other, index, chunk, mean_at + at, part, at)
+        weighted_sum(pulls, count, other, index, chunk, mean_at, window, part)
         for t in range(window):
             linear_sums[t] += part[t]
     return total
@@ -195,7 +150,7 @@ def walk(
 @numba.njit(inline="always", error_model="numpy", fastmath=FAST)
 def move(
     group, count, sides, systems, determinants, relaxation, mean, covariance, log_determinant,
-    has_effect, table,
+    has_effect, vector, table,
 ):  # fmt: skip
     """Move the rows from ``group`` on to where their solved systems say, and write their table lines."""
     n_free = mean.shape[1]
@@ -209,13 +164,13 @@ def move(
                 covariance[i, t] = systems[(a * n_free + b) * LANES + lane]
                 t += 1
     full = count > 0  # a literal would have a second copy compiled
-    fill_table(group, group + count, mean, covariance, has_effect, full, table)
+    fill_table(group, group + count, mean, covariance, has_effect, full, vector, table)
 
 
 @kernel(nogil=True, error_model="numpy", fastmath=FAST)
 def update_full(
     begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
-    prior_precision, prior_linear, temperature, code, has_effect, layout, solve, relaxation,
+    prior_precision, prior_linear, temperature, code, has_effect, layout, solve, relaxation, room,
 ):  # fmt: skip
     """Sum the loss of rows ``begin:end`` at their present state and, if ``solve``, update them.
 
@@ -226,18 +181,9 @@ def update_full(
     ``relaxation`` times as far: up to twice, a quadratic is lower there than where they came from.
     """
     n_free = mean.shape[1]
-    width = table.shape[1]
-    own = np.zeros(width, np.float32)
-    own_mean = np.zeros(width - layout.mean_at, np.float32)
-    none = np.empty(0, np.float32)
-    precision = np.empty(width, np.float64)
-    linear = np.empty(width - layout.mean_at, np.float64)
-    scratch = walk_scratch(width)
-    systems = np.zeros(n_free * n_free * LANES)
-    root = np.zeros(n_free * n_free * LANES)
-    inverse = np.zeros(n_free * n_free * LANES)
-    sides = np.zeros(n_free * LANES)
-    determinants = np.empty(LANES)
+    of_chunk, of_row, none, of_systems = room
+    own, own_mean, precision, linear = of_row
+    systems, root, inverse, sides, product, determinants, vector = of_systems
     for group in range(begin, end, LANES):
         count = min(LANES, end - group)
         for lane in range(count):
@@ -249,7 +195,7 @@ def update_full(
                     own_mean[t] = table[i, layout.own_mean[t]]
             loss[i] = walk(
                 start[i], start[i + 1], index, sign, weight, other, own, own_mean, layout.mean_at, code,
-                True, none, precision, linear, scratch,
+                True, none, precision, linear, of_chunk,
             )  # fmt: skip
             if not solve:
                 continue
@@ -271,29 +217,26 @@ def update_full(
             for a in range(n_free):
                 for b in range(a + 1):
                     systems[(a * n_free + b) * LANES + lane] = 1.0 if a == b else 0.0
-        solve_lanes(systems, sides, root, inverse, determinants)
+        solve_lanes(systems, sides, root, inverse, product, determinants)
         move(
             group, count, sides, systems, determinants, relaxation, mean, covariance, log_determinant,
-            has_effect, table,
+            has_effect, vector, table,
         )  # fmt: skip
 
 
 @within_kernels(forceinline=True, error_model="numpy", fastmath=FAST)
-def _walk_along(first, last, index, other, direction, mean_at, curvatures, sums):
+def _walk_along(first, last, index, other, direction, mean_at, curvatures, sums, scaled, part):
     """Write the sum of ``curvature (mean . direction) mean`` over one row's answers to ``sums``."""
     window = direction.shape[0]
     for t in range(window):
         sums[t] = 0.0
-    scaled = np.empty(CHUNK, np.float32)
-    part = np.empty(window, np.float32)
     size = min(max(CACHED // window, 4), CHUNK)
     for chunk in range(first, last, size):
         count = min(size, last - chunk)
         for k in range(count):
             along = _mean_product(direction, other, index[chunk + k], mean_at)
             scaled[k] = curvatures[chunk - first + k] * along
-        for at in range(0, window, BLOCK):
-            weighted_sum16(scaled, count, other, index, chunk, mean_at + at, part, at)
+        weighted_sum(scaled, count, other, index, chunk, mean_at, window, part)
         for t in range(window):
             sums[t] += part[t]
 
@@ -301,7 +244,7 @@ def _walk_along(first, last, index, other, direction, mean_at, curvatures, sums)
 @kernel(nogil=True, error_model="numpy", fastmath=FAST)
 def update_diagonal(
     begin, end, start, index, sign, weight, other, table, mean, covariance, log_determinant, loss,
-    prior_precision, prior_linear, temperature, code, has_effect, layout, solve, relaxation,
+    prior_precision, prior_linear, temperature, code, has_effect, layout, solve, relaxation, room,
 ):  # fmt: skip
     """Like ``update_full`` for diagonal covariances, in time that grows with K, not with its square.
 
@@ -311,21 +254,9 @@ def update_diagonal(
     n_free = mean.shape[1]
     mean_at = layout.mean_at
     window = mean_at // 2
-    longest = 0
-    for i in range(begin, end):
-        longest = max(longest, start[i + 1] - start[i])
-    scratch = walk_scratch(2 * window)
-    curvatures = np.empty(longest, np.float32)
-    own = np.zeros(2 * window, np.float32)
-    own_mean = np.zeros(window, np.float32)
-    direction = np.zeros(window, np.float32)
-    sums = np.empty(2 * window, np.float64)
-    gradient = np.empty(window, np.float64)
-    product = np.empty(window, np.float64)
-    diagonal = np.empty(n_free, np.float64)
-    residual = np.empty(n_free, np.float64)
-    step = np.empty(n_free, np.float64)
-    image = np.empty(n_free, np.float64)
+    of_chunk, of_row, curvatures, along_room, diagonal, residual, step, image, vector = room
+    own, own_mean, sums, gradient = of_row
+    direction, product, scaled = along_room
     for i in range(begin, end):
         for a in range(layout.own.shape[0]):
             facing = layout.own[a]
@@ -334,7 +265,7 @@ def update_diagonal(
             own[window + a] = table[i, facing] + own[a]  # its second moment the other's variances
         loss[i] = walk(
             start[i], start[i + 1], index, sign, weight, other, own, own_mean, mean_at, code, False,
-            curvatures, sums, gradient, scratch,
+            curvatures, sums, gradient, of_chunk,
         )  # fmt: skip
         if not solve:
             continue
@@ -357,7 +288,10 @@ def update_diagonal(
                 break
             for a in range(n_free):
                 direction[layout.linear[a]] = step[a]
-            _walk_along(start[i], start[i + 1], index, other, direction, mean_at, curvatures, product)
+            _walk_along(
+                start[i], start[i + 1], index, other, direction, mean_at, curvatures, product, scaled,
+                of_chunk[-1],
+            )  # fmt: skip
             along = 0.0
             for a in range(n_free):
                 slot = layout.linear[a]
@@ -372,4 +306,4 @@ def update_diagonal(
                 alignment += residual[a] * residual[a] / diagonal[a]
             for a in range(n_free):
                 step[a] = residual[a] / diagonal[a] + alignment / before * step[a]
-        fill_table(i, i + 1, mean, covariance, has_effect, False, table)
+        fill_table(i, i + 1, mean, covariance, has_effect, False, vector, table)

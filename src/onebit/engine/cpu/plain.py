@@ -7,12 +7,12 @@ import numpy as np
 
 from onebit.data.kernels import within_kernels
 
-_BLOCK, _LANES, _TILE, _WIDE = 16, 8, 4, 80
+_BLOCK, _LANES, _TILE = 16, 8, 4
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 @numba.njit(inline="always")
-def prefetch16(table, line, column):
+def prefetch_lines(table, index, begin, end):
     """Do nothing: it would only ask for what is needed soon."""
 
 
@@ -36,33 +36,25 @@ def products16(own, at, table, line, column, out, to):
 
 
 @within_kernels(error_model="numpy", fastmath=_FAST)
-def four_dots(own, table, a, b, c, d, column, out, to):
+def four_dots(own, table, index, first, last, column, out, to):
     """Write the products of ``own`` with columns of four lines, from ``column`` on, to ``out``."""
-    p, q, r, s = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
-    for t in range(own.shape[0]):
-        p += own[t] * table[a, column + t]
-        q += own[t] * table[b, column + t]
-        r += own[t] * table[c, column + t]
-        s += own[t] * table[d, column + t]
-    out[to], out[to + 1], out[to + 2], out[to + 3] = p, q, r, s
+    for k in range(4):
+        line = index[min(first + k, last)]
+        total = np.float32(0.0)
+        for t in range(own.shape[0]):
+            total += own[t] * table[line, column + t]
+        out[to + k] = total
 
 
 @within_kernels(error_model="numpy", fastmath=_FAST)
-def weighted_sum16(weights, count, table, index, first, column, out, to):
-    """Write a weighted sum of sixteen columns to ``out[to : to + 16]``."""
-    for t in range(_BLOCK):
-        out[to + t] = 0.0
+def weighted_sum(weights, count, table, index, first, column, width, out):
+    """Write a weighted sum of lines to ``out``: of their ``width`` columns from ``column`` on."""
+    for t in range(width):
+        out[t] = 0.0
     for k in range(count):
         line = index[first + k]
-        for t in range(_BLOCK):
-            out[to + t] += weights[k] * table[line, column + t]
-
-
-@within_kernels(error_model="numpy", fastmath=_FAST)
-def weighted_sum80(weights, count, table, index, first, column, out, to):
-    """Write a weighted sum of eighty columns to ``out[to : to + 80]``."""
-    for at in range(0, _WIDE, _BLOCK):
-        weighted_sum16(weights, count, table, index, first, column + at, out, to + at)
+        for t in range(width):
+            out[t] += weights[k] * table[line, column + t]
 
 
 @within_kernels(error_model="numpy", fastmath=_FAST)

@@ -12,36 +12,33 @@ from onebit.data.observations import Observations, View
 from onebit.engine.cpu import tall
 from onebit.engine.cpu.layout import lines_of_zeros, whole_blocks
 from onebit.engine.cpu.passes import add_lines
+from onebit.engine.cpu.room import CHUNK, line_room
 from onebit.engine.cpu.threads import Threads
-from onebit.engine.cpu.vectors import BLOCK, prefetch16
+from onebit.engine.cpu.vectors import prefetch_lines
 from onebit.model.placing import DAMPING
 
 Array = NDArray[np.float64]
 
-_CHUNK = 64
 # Lines are asked for this many answers before they are needed.
 _AHEAD = 24
 
 
 @kernel(nogil=True, error_model="numpy")
-def _multiply(begin, end, start, index, own_scale, vectors, out):
+def _multiply(begin, end, start, index, own_scale, vectors, room, out):
     """Write the products of rows ``begin:end`` of the pattern with ``vectors``.
 
     Rows list their columns in order, so that further answers of an entry follow the first.
     """
     width = vectors.shape[1]
-    values = np.empty(_CHUNK, np.float32)
-    part = np.empty(width, np.float32)
+    values, part = room
     for i in range(begin, end):
         for t in range(width):
             out[i, t] = 0.0
-        for chunk in range(start[i], start[i + 1], _CHUNK):
-            count = min(_CHUNK, start[i + 1] - chunk)
+        for chunk in range(start[i], start[i + 1], CHUNK):
+            count = min(CHUNK, start[i + 1] - chunk)
             for k in range(count):
                 at = chunk + k
-                if at + _AHEAD < index.shape[0]:
-                    for block in range(0, width, BLOCK):
-                        prefetch16(vectors, np.uint32(index[at + _AHEAD]), block)
+                prefetch_lines(vectors, index, at + _AHEAD, at + _AHEAD + 1)
                 again = at > start[i] and index[at] == index[at - 1]
                 values[k] = np.float32(0.0) if again else np.float32(1.0)
             add_lines(values, count, vectors, index, chunk, own_scale[i], part, out[i])
@@ -137,7 +134,8 @@ class CpuPresence(CpuTall):
         out = np.empty((view.size, table.shape[1]))
 
         def task(begin: int, end: int) -> None:
-            _multiply(begin, end, view.start, view.index, self.scales[side], table, out)
+            room = line_room(table.shape[1])
+            _multiply(begin, end, view.start, view.index, self.scales[side], table, room, out)
 
         self.pool.ranges(task, view.start)
         return np.ascontiguousarray(out[:, :wanted])

@@ -12,6 +12,7 @@ from onebit.engine.cpu import passes as kernels
 from onebit.engine.cpu import tall
 from onebit.engine.cpu.apart import Natural, accumulated, full_table, solve_diagonal, solve_full
 from onebit.engine.cpu.layout import layout_of, lines_of_zeros, whole_blocks
+from onebit.engine.cpu.room import diagonal_room, full_room, systems_room
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.rotation import Change, packed_change, second_moment
 from onebit.model.gaussians import Gaussians, packed_diagonal, packed_size
@@ -98,15 +99,21 @@ class Side:
         view = self.view
         update = kernels.update_full if self.full else kernels.update_diagonal
         layout = layout_of(self.rank, self.has_effect, self.full)
+        n_free, width = self.mean.shape[1], self.table.shape[1]
+        longest = 0 if self.full else int(view.counts.max(initial=0))
 
         def task(begin: int, end: int) -> None:
+            if self.full:
+                room = full_room(n_free, width, layout.mean_at)
+            else:
+                room = diagonal_room(n_free, layout.mean_at // 2, longest)
             update(
                 begin, end, view.start, view.index, view.sign, view.weight, table, self.table,
                 self.mean, self.covariance, self.log_determinant, self.loss, *prior, temperature,
-                loss.code, self.has_effect, layout, solve, relaxation,
+                loss.code, self.has_effect, layout, solve, relaxation, room,
             )  # fmt: skip
 
-        each = self.mean.shape[1] ** 2 // SOLVED if self.full and solve else 0
+        each = n_free**2 // SOLVED if self.full and solve else 0
         self.pool.ranges(task, view.start + each * np.arange(len(view.start)))
         if solve:
             self._sums = None
@@ -145,6 +152,7 @@ class Side:
             solve_full(
                 begin, end, natural.precision, natural.linear, *prior, temperature, relaxation,
                 self.mean, self.covariance, self.log_determinant, self.table, self.has_effect,
+                systems_room(self.mean.shape[1]),
             )  # fmt: skip
 
         self.pool.even(task, len(self.mean), self.mean.shape[1] ** 2)
@@ -194,9 +202,7 @@ class Side:
 
     def fill_table(self) -> None:
         """Write the table that the other side gathers from."""
-        kernels.fill_table(
-            0, len(self.mean), self.mean, self.covariance, self.has_effect, self.full, self.table
-        )
+        fill_lines(self.mean, self.covariance, self.full, self.has_effect, self.table)
 
     def gaussians(self) -> Gaussians:
         """Return the present state, frozen."""
@@ -208,5 +214,13 @@ def gather_table(mean: Array, covariance: Array, full: bool, has_effect: bool) -
     slots = mean.shape[1] - has_effect + 2
     width = whole_blocks(packed_size(slots)) if full else 3 * whole_blocks(slots)
     table = lines_of_zeros(len(mean), width)
-    kernels.fill_table(0, len(mean), mean, covariance, has_effect, full, table)
+    fill_lines(mean, covariance, full, has_effect, table)
     return table
+
+
+def fill_lines(
+    mean: Array, covariance: Array, full: bool, has_effect: bool, table: NDArray[np.float32]
+) -> None:
+    """Write all lines of a table."""
+    vector = np.empty(mean.shape[1] + 2)
+    kernels.fill_table(0, len(mean), mean, covariance, has_effect, full, vector, table)

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from onebit.data.kernels import kernel
 from onebit.engine.cpu.vectors import LANES, subtract_products
 
 
 @kernel(nogil=True, error_model="numpy")
-def solve_lanes(lower, right, root, inverse, log_determinant):
+def solve_lanes(lower, right, root, inverse, product, log_determinant):
     """Solve and invert: precisions in ``lower`` become covariances, ``right`` becomes the means.
 
     Parameters
@@ -26,14 +24,16 @@ def solve_lanes(lower, right, root, inverse, log_determinant):
     right : array of shape (n * LANES,)
         Right-hand sides, overwritten by the solutions.
     root, inverse : arrays like ``lower``
-        Scratch: the triangular roots and their inverses.
+        Room: the triangular roots and their inverses.
+    product : array of shape (LANES,)
+        Room.
     log_determinant : array of shape (LANES,)
         Receives the log determinants of the inverses.
     """
     size = right.shape[0] // LANES
     line = size * LANES
-    product = np.ones(LANES)
     for lane in range(LANES):
+        product[lane] = 1.0
         log_determinant[lane] = 0.0
     for a in range(size):
         corner = a * (line + LANES)

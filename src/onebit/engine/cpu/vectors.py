@@ -11,7 +11,6 @@ import os
 BLOCK = 16  # columns of a table
 LANES = 8  # small systems that are solved at once
 TILE = 4  # rows of a sum of outer products that stay in registers
-WIDE = 80  # columns whose sums stay in registers, side by side
 
 try:
     if os.environ.get("ONEBIT_PLAIN_LOOPS"):
@@ -19,36 +18,32 @@ try:
     from onebit.engine.cpu.intrinsics import (
         dot16,
         four_dots,
-        prefetch16,
+        prefetch_lines,
         products16,
         subtract_products,
         weighted_products16,
-        weighted_sum16,
-        weighted_sum80,
+        weighted_sum,
     )
 except (ImportError, AttributeError):
     from onebit.engine.cpu.plain import (
         dot16,
         four_dots,
-        prefetch16,
+        prefetch_lines,
         products16,
         subtract_products,
         weighted_products16,
-        weighted_sum16,
-        weighted_sum80,
+        weighted_sum,
     )
 
 __all__ = [
     "BLOCK",
     "LANES",
     "TILE",
-    "WIDE",
     "dot16",
     "four_dots",
-    "prefetch16",
+    "prefetch_lines",
     "products16",
     "subtract_products",
     "weighted_products16",
-    "weighted_sum16",
-    "weighted_sum80",
+    "weighted_sum",
 ]

@@ -16,9 +16,9 @@ import numpy as np
 from onebit.data.kernels import kernel, within_kernels
 from onebit.engine.sampling.lengths import filled_up
 from onebit.engine.sampling.philox import OF_ELLIPSES, ZERO, random_words, uniform, use
+from onebit.engine.sampling.room import CHUNK
 from onebit.model.losses import LOGISTIC_CODE, decays
 
-_CHUNK = 64
 # Most shrinkings of the slice; then the row stays where it is, which leaves the target as it is.
 _SHRINKS = 60
 _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
@@ -32,12 +32,12 @@ def loss_along(angle, answers, loss, room):
     that do not, their signs and how much each counts (nothing where all count one).
     """
     count, along, across, fixed, sign, times = answers
-    margin, size, power, bits, scale, part = room
+    margin, size, decay, part = room
     weighted = times.shape[0] > 0
     cosine, sine = np.float32(math.cos(angle)), np.float32(math.sin(angle))
     total = 0.0
-    for begin in range(0, count, _CHUNK):
-        here = min(_CHUNK, count - begin)
+    for begin in range(0, count, CHUNK):
+        here = min(CHUNK, count - begin)
         for k in range(here):
             score = cosine * along[begin + k] + sine * across[begin + k] + fixed[begin + k]
             margin[k] = np.float32(sign[begin + k]) * score
@@ -45,14 +45,14 @@ def loss_along(angle, answers, loss, room):
         short, product = _ZERO, _ONE
         if loss == LOGISTIC_CODE:
             whole = here if weighted else filled_up(here, margin, size, part)
-            decays(whole, size, power, bits)
+            decays(whole, size, decay)
             for k in range(whole):
                 u = times[begin + k] if weighted else _ONE
                 short += u * _HALF * (size[k] - margin[k])
-                product *= _ONE if weighted else _ONE + power[k] * scale[k]
+                product *= _ONE if weighted else _ONE + decay[k]
             if weighted:
                 for k in range(here):
-                    total += float(times[begin + k]) * math.log1p(float(power[k] * scale[k]))
+                    total += float(times[begin + k]) * math.log1p(float(decay[k]))
         else:
             for k in range(here):
                 u = times[begin + k] if weighted else _ONE

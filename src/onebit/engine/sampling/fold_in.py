@@ -47,7 +47,7 @@ def draw_new(
     groups = -(-view.size // LANES)
     silent = np.flatnonzero(view.counts == 0)
     free = hierarchy.n_free(side)
-    nothing = np.empty((0, 0)), *passes.evidence_room(0, free)
+    rest = np.empty((0, 0)), *passes.evidence_room(0, free), target.room(side, 0, groups)
     for number in range(draws.count):
         # What is not known of the factors' mean adds to the variance of new ones.
         variance = draws.factors[number] * (1.0 + hierarchy.mean_share(side))
@@ -65,7 +65,7 @@ def draw_new(
             passes.sample_rows(
                 0, groups, view.start, view.index, view.sign, view.weight, target.copies[0], facing,
                 table, precision, linear, target.temperature, loss.code, rank, effect, target.hats,
-                key, number * SWEEPS + sweep, side, *nothing,
+                key, number * SWEEPS + sweep, side, *rest,
             )  # fmt: skip
         if silent_spread is not None:
             noise = rng.standard_normal((len(silent), hierarchy.n_free(side)))

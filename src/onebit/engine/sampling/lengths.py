@@ -19,33 +19,18 @@ import numpy as np
 
 from onebit.data.kernels import kernel, within_kernels
 from onebit.engine.sampling.philox import OF_LENGTHS, ZERO, random_words, uniform, use
+from onebit.engine.sampling.room import CHUNK
 from onebit.model.losses import LOGISTIC_CODE, decays
 
 # How often a step is one of a random walk, and its size in standard deviations of the density.
 _WALKS, _STRIDE = 0.25, 2.4
 # No proposal is farther, whose way back would be as far.
 _FARTHEST = 5.0
-# Answers at once: the product of as many numbers below two is still a single-precision number.
-_CHUNK = 64
 # Scores of a whole vector of the widest instructions; and a margin whose loss is zero (single precision).
 _WHOLE, _BEYOND_DOUBT = 16, np.float32(100.0)
 # The hinge loss bends at one only: how near to it a margin counts for the curvature.
 _NEAR = np.float32(0.5)
 _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
-
-
-@within_kernels(forceinline=True)
-def scratch():
-    """Return room for the answers of a chunk."""
-    bits = np.empty(_CHUNK, np.int32)
-    return (
-        np.empty(_CHUNK, np.float32),
-        np.empty(_CHUNK, np.float32),
-        np.empty(_CHUNK, np.float32),
-        bits,
-        bits.view(np.float32),
-        np.empty(_CHUNK, np.float32),
-    )
 
 
 @within_kernels(forceinline=True)
@@ -69,7 +54,7 @@ def log_density(log_length, free, square, line, answers, loss, room):
     much each counts (nothing where all count one).
     """
     count, own, fixed, sign, times = answers
-    margin, size, power, bits, scale, part = room
+    margin, size, decay, part = room
     weighted = times.shape[0] > 0
     g = math.exp(log_length)
     value = free * log_length + g * (line - 0.5 * square * g)
@@ -77,8 +62,8 @@ def log_density(log_length, free, square, line, answers, loss, room):
     # At least what keeps steps below the size of a short row.
     curvature = free + 2.0 * square * g * g
     length = np.float32(g)
-    for begin in range(0, count, _CHUNK):
-        here = min(_CHUNK, count - begin)
+    for begin in range(0, count, CHUNK):
+        here = min(CHUNK, count - begin)
         for k in range(here):
             y = np.float32(sign[begin + k])
             margin[k] = y * (length * own[begin + k] + fixed[begin + k])
@@ -87,19 +72,18 @@ def log_density(log_length, free, square, line, answers, loss, room):
         product, short, first, second = _ONE, _ZERO, _ZERO, _ZERO
         if loss == LOGISTIC_CODE:
             whole = here if weighted else filled_up(here, margin, size, part)
-            decays(whole, size, power, bits)
+            decays(whole, size, decay)
             for k in range(whole):
-                decay = power[k] * scale[k]
                 u = times[begin + k] if weighted else _ONE
-                inverse = _ONE / (_ONE + decay)
-                wrong = (decay if margin[k] > _ZERO else _ONE) * inverse
-                product *= _ONE if weighted else _ONE + decay
+                inverse = _ONE / (_ONE + decay[k])
+                wrong = (decay[k] if margin[k] > _ZERO else _ONE) * inverse
+                product *= _ONE if weighted else _ONE + decay[k]
                 short += u * _HALF * (size[k] - margin[k])
                 first += u * part[k] * wrong
-                second += u * part[k] * part[k] * decay * inverse * inverse
+                second += u * part[k] * part[k] * decay[k] * inverse * inverse
             if weighted:
                 for k in range(here):
-                    value -= float(times[begin + k]) * math.log1p(float(power[k] * scale[k]))
+                    value -= float(times[begin + k]) * math.log1p(float(decay[k]))
         else:
             for k in range(here):
                 u = times[begin + k] if weighted else _ONE
@@ -134,9 +118,9 @@ def new_length(free, square, line, answers, loss, key, row, sweep, side, room):
 
 
 @kernel(error_model="numpy")
-def draw_lengths(free, square, line, own, fixed, sign, times, loss, key, sweep, out):
+def draw_lengths(free, square, line, own, fixed, sign, times, loss, key, sweep, room, out):
     """Fill ``out`` with the lengths of one row, each drawn from the one before."""
-    length, room = 1.0, scratch()
+    length = 1.0
     for k in range(out.shape[0]):
         answers = own.shape[0], (own * length).astype(np.float32), fixed, sign, times
         length *= new_length(

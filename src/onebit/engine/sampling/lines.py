@@ -202,7 +202,7 @@ class CpuLines:
                 begin, end, view.start, view.index, view.sign, view.weight, copies, other, table,
                 precision, linear, target.temperature, target.loss.code, rank,
                 self._hierarchy.has_effect(side), target.hats, key, sweep, side, scales,
-                precisions, pulls,
+                precisions, pulls, target.room(side, begin, end),
             )  # fmt: skip
 
         self.pool.ranges(task, np.append(view.start[:-1:LANES], view.start[-1]))

@@ -29,13 +29,13 @@ from onebit.engine.cpu.vectors import (
     LANES,
     TILE,
     four_dots,
-    prefetch16,
+    prefetch_lines,
     subtract_products,
     weighted_products16,
-    weighted_sum16,
+    weighted_sum,
 )
 from onebit.engine.sampling.ellipses import new_angle
-from onebit.engine.sampling.lengths import new_length, scratch
+from onebit.engine.sampling.lengths import new_length
 from onebit.engine.sampling.philox import (
     OF_ELLIPSES,
     OF_LENGTHS,
@@ -45,13 +45,8 @@ from onebit.engine.sampling.philox import (
     uniform,
     use,
 )
-from onebit.engine.sampling.variates import (
-    CHUNK,
-    inverse_gaussians,
-    normals,
-    polya_gamma_room,
-    polya_gammas,
-)
+from onebit.engine.sampling.room import CHUNK, FEW
+from onebit.engine.sampling.variates import inverse_gaussians, normals, polya_gammas
 from onebit.model.losses import HINGE_CODE, LOGISTIC_CODE
 
 # A table of more numbers than this is far away; its lines are asked for some answers ahead.
@@ -66,7 +61,7 @@ HEAVY = 1e3
 OVER = 0.8
 # How often a row moves along an ellipse, if it has few answers (of many, a step along it is short); at
 # other times its length is drawn anew.
-ELLIPSES, FEW = 0.125, 256
+ELLIPSES = 0.125
 
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
@@ -130,7 +125,7 @@ def evidence_room(rows: int, free: int) -> tuple[NDArray[np.float64], NDArray[np
 @kernel(nogil=True, error_model="numpy", fastmath=_FAST)
 def sample_rows(
     begin, end, start, index, sign, weight, copies, other, table, prior_precision, prior_linear,
-    temperature, loss, rank, has_effect, hats, key, sweep, side, scales, evidence, evidence_linear,
+    temperature, loss, rank, has_effect, hats, key, sweep, side, scales, evidence, evidence_linear, room,
 ):  # fmt: skip
     """Draw the lines of the groups ``begin:end`` of ``LANES`` rows given the other side's.
 
@@ -143,33 +138,16 @@ def sample_rows(
     """
     width = table.shape[1]
     n_free = rank + 1 if has_effect else rank
-    own = np.zeros(width, np.float32)
-    longest = 1
-    for i in range(begin * LANES, min(end * LANES, start.shape[0] - 1)):
-        longest = max(longest, start[i + 1] - start[i])
-    # Products are written by fours; few are a multiple of them.
-    parts, fixed, room = np.empty(longest + 3, np.float32), np.empty(longest, np.float32), scratch()
-    across, before = np.empty(FEW, np.float32), np.empty(FEW, np.float32)
-    cross, prior_mean = np.zeros(width, np.float32), np.zeros(width, np.float32)
-    weighted = copies.shape[0] > 0 if loss == LOGISTIC_CODE else weight.shape[0] > 0 or temperature != 1.0
-    times = np.empty(longest if weighted else 0, np.float32)
-    scores = np.empty(CHUNK, np.float32)
-    curvatures = np.empty(CHUNK, np.float64)
-    light, pulls = np.empty(CHUNK, np.float32), np.empty(CHUNK, np.float32)
-    part, tile = np.empty(width, np.float32), np.empty(TILE * BLOCK, np.float32)
-    lines = (n_free + TILE - 1) // TILE * TILE
-    precision = np.empty((lines, width), np.float64)
-    linear = np.empty(width, np.float64)
-    systems, root = np.zeros(n_free * n_free * LANES), np.zeros(n_free * n_free * LANES)
-    sides, pulled, present, inverse, noise = (
-        np.zeros(n_free * LANES),
-        np.zeros(n_free * LANES),
-        np.zeros(n_free * LANES),
-        np.zeros(n_free * LANES),
-        np.zeros((n_free + 1) * LANES),
-    )
+    of_row, of_answers, variables, of_sums, sums, of_systems, of_chunk, proposals = room
+    own, cross, prior_mean = of_row
+    parts, fixed, across, before, times = of_answers
+    scores, light, pulls, curvatures = variables
+    part, tile = of_sums
+    precision, linear = sums
+    systems, root, sides, pulled, present, inverse, noise = of_systems
+    lines, weighted = precision.shape[0], times.shape[0] > 0
     far = other.size > FAR
-    none, words = copies[:0], polya_gamma_room()
+    none = copies[:0]
     size = start.shape[0] - 1
     for group in range(begin, end):
         count_lanes = min(LANES, size - group * LANES)
@@ -196,17 +174,11 @@ def sample_rows(
                         cross[a + 1] = two / math.sqrt(prior_precision[a + 1])
             for k in range(first, last, 4):
                 if far:
-                    for ahead in range(k + AHEAD, min(k + AHEAD + 4, index.shape[0])):
-                        for at in range(0, width, BLOCK):
-                            prefetch16(other, np.uint32(index[ahead]), at)
-                j0 = np.uint32(index[k])
-                j1 = np.uint32(index[min(k + 1, last - 1)])
-                j2 = np.uint32(index[min(k + 2, last - 1)])
-                j3 = np.uint32(index[min(k + 3, last - 1)])
-                four_dots(own, other, j0, j1, j2, j3, 0, parts, k - first)
+                    prefetch_lines(other, index, k + AHEAD, k + AHEAD + 4)
+                four_dots(own, other, index, k, last - 1, 0, parts, k - first)
                 if turns:
-                    four_dots(cross, other, j0, j1, j2, j3, 0, across, k - first)
-                    four_dots(prior_mean, other, j0, j1, j2, j3, 0, before, k - first)
+                    four_dots(cross, other, index, k, last - 1, 0, across, k - first)
+                    four_dots(prior_mean, other, index, k, last - 1, 0, before, k - first)
             for k in range(first, last):
                 fixed[k - first] = other[np.uint32(index[k]), rank + 1]
                 if weighted:
@@ -219,7 +191,7 @@ def sample_rows(
                     parts[k] -= before[k]
                     before[k] += fixed[k]
                 drawn = last - first, parts, across, before, sign[first:last], times
-                angle = new_angle(drawn, loss, key, i, sweep, side, room)
+                angle = new_angle(drawn, loss, key, i, sweep, side, of_chunk)
                 cosine, sine = np.float32(math.cos(angle)), np.float32(math.sin(angle))
                 for a in range(n_free):
                     own[a] = prior_mean[a] + cosine * (own[a] - prior_mean[a]) + sine * cross[a]
@@ -232,7 +204,7 @@ def sample_rows(
                     line += prior_linear[prior_line, a] * own[a]
                 answers = last - first, parts, fixed, sign[first:last], times
                 length = np.float32(
-                    new_length(n_free, square, line, answers, loss, key, i, sweep, side, room)
+                    new_length(n_free, square, line, answers, loss, key, i, sweep, side, of_chunk)
                 )
                 for a in range(n_free):
                     own[a] *= length
@@ -240,15 +212,14 @@ def sample_rows(
                     parts[k] *= length
             for chunk in range(first, last, CHUNK):
                 count = min(CHUNK, last - chunk)
+                if far:  # of a long row they have left the caches again
+                    prefetch_lines(other, index, chunk, chunk + count)
                 for k in range(count):
-                    if far:  # of a long row they have left the caches again
-                        for at in range(0, width, BLOCK):
-                            prefetch16(other, np.uint32(index[chunk + k]), at)
                     scores[k] = parts[chunk - first + k] + fixed[chunk - first + k]
                 if loss == LOGISTIC_CODE:
                     repeated = none if copies.shape[0] == 0 else copies[chunk : chunk + count]
                     polya_gammas(
-                        hats, count, scores, repeated, key, chunk - first, i, sweep, side, words,
+                        hats, count, scores, repeated, key, chunk - first, i, sweep, side, proposals,
                         curvatures,
                     )  # fmt: skip
                     for k in range(count):
@@ -293,8 +264,7 @@ def sample_rows(
                         for t in range(TILE):
                             for at in range(BLOCK):
                                 precision[a + t, b + at] += tile[t * BLOCK + at]
-                for at in range(0, width, BLOCK):
-                    weighted_sum16(pulls, count, other, index, chunk, at, part, at)
+                weighted_sum(pulls, count, other, index, chunk, 0, width, part)
                 for at in range(width):
                     linear[at] += part[at]
             for a in range(n_free):

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data.observations import Observations, View
 from onebit.engine.cpu.layout import lines_of_zeros, whole_blocks
+from onebit.engine.cpu.vectors import LANES
 from onebit.engine.known import NOTHING, Known
+from onebit.engine.sampling.room import rows_room
 from onebit.engine.sampling.variates import LARGEST_COPIES, polya_gamma_hats
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import LOGISTIC, Loss
@@ -74,6 +77,18 @@ class Target:
     def blocks(self) -> NDArray[np.int64]:
         """Where blocks of rows begin and end whose sums are added up in order."""
         return blocks_of(self.views[0].start)
+
+    def weighs(self, side: int) -> bool:
+        """Say whether answers count otherwise than once."""
+        if self.loss is LOGISTIC:
+            return len(self.copies[side]) > 0
+        return len(self.views[side].weight) > 0 or self.temperature != 1.0
+
+    def room(self, side: int, begin: int, end: int) -> tuple[Any, ...]:
+        """Return room for drawing the rows (or columns) of the groups ``begin:end``."""
+        longest = self.views[side].counts[begin * LANES : end * LANES].max(initial=1)
+        width, free = whole_blocks(self.hierarchy.rank + 2), self.hierarchy.n_free(side)
+        return rows_room(width, free, int(longest), self.weighs(side))
 
     def unknown(self, side: int, slopes: Array) -> tuple[Array, Array, Array]:
         """Return what slopes say of a member of which nothing is known.

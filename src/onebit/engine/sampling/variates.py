@@ -32,6 +32,7 @@ from onebit.engine.sampling.philox import (
     uniform,
     use,
 )
+from onebit.engine.sampling.room import CHUNK
 
 Array = NDArray[np.float64]
 
@@ -61,8 +62,6 @@ LARGEST_COPIES = 10_000
 # Proposals in a row that may be rejected, an event of probability below 1e-80: the mean stands in then,
 # so that a loop ends whatever the numbers are.
 _MOST_PROPOSALS = 63
-# Answers whose variables are drawn at once.
-CHUNK = 64
 
 
 @within_kernels(forceinline=True, error_model="numpy")
@@ -240,12 +239,6 @@ def _near_draw(hats, tilt, key, answer, row, sweep, side, attempt):
     return _mean(tilt)
 
 
-@within_kernels(forceinline=True)
-def polya_gamma_room():
-    """Return room for the words of a chunk, and for the answers whose first proposal was not taken."""
-    return np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.int64)
-
-
 @within_kernels(forceinline=True, error_model="numpy")
 def polya_gammas(hats, count, scores, copies, key, first, row, sweep, side, room, out):
     """Write draws of ``PG(copies, score)`` for ``count`` answers of a row, the ``first``-th on.
@@ -332,17 +325,18 @@ def normals(key, coordinate, row, sweep, side, purpose):
 
 
 @kernel(nogil=True, error_model="numpy")
-def draw_polya_gamma(hats, scores, copies, key, sweep, out):
-    """Fill ``out`` with draws of ``PG(copies, score)``; ``copies`` is empty where all are one."""
-    room, single = polya_gamma_room(), np.empty(CHUNK, np.float32)
+def draw_polya_gamma(hats, scores, copies, key, sweep, room, out):
+    """Fill ``out`` with draws of ``PG(copies, score)``, of scores in single precision.
+
+    ``copies`` is empty where all are one.
+    """
     for first in range(0, scores.shape[0], CHUNK):
         count = min(CHUNK, scores.shape[0] - first)
-        for k in range(count):
-            single[k] = scores[first + k]
         repeated = copies if copies.shape[0] == 0 else copies[first : first + count]
         polya_gammas(
-            hats, count, single, repeated, key, first, 0, sweep, 0, room, out[first : first + count]
-        )
+            hats, count, scores[first : first + count], repeated, key, first, 0, sweep, 0, room,
+            out[first : first + count],
+        )  # fmt: skip
 
 
 @kernel(nogil=True, error_model="numpy")

@@ -26,15 +26,13 @@ from numpy.typing import NDArray
 
 from onebit.data.kernels import kernel
 from onebit.engine.cpu.threads import Threads
-from onebit.engine.cpu.vectors import BLOCK, TILE, products16, weighted_products16, weighted_sum16
-from onebit.engine.sampling.lengths import scratch
+from onebit.engine.cpu.vectors import BLOCK, TILE, products16, weighted_products16, weighted_sum
+from onebit.engine.sampling.room import CHUNK, whole_room
 from onebit.engine.sampling.target import Target
 from onebit.model.losses import LOGISTIC_CODE, decays
 
 Array = NDArray[np.float64]
 
-# Answers at once: the product of as many numbers below two is still a single-precision number.
-_CHUNK = 64
 # The curvature is that of one chunk in so many, as long as it is of so many answers.
 _SPARSEST, _ENOUGH = 16, 16_384
 # The hinge loss bends at one only: how near to it a margin counts for the curvature.
@@ -68,28 +66,18 @@ class Along:
 @kernel(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
 def along_blocks(
     begin, end, cuts, start, index, sign, weight, copies, own_table, other, rank, scale, level,
-    own_centre, other_centre, temperature, loss, stride, out,
+    own_centre, other_centre, temperature, loss, stride, weighted, room, out,
 ):  # fmt: skip
     """Write the sums of the answers of some blocks of rows, a line a block.
 
     Of each block, one chunk in ``stride`` counts for the curvature, and for the others.
     """
-    size = rank + 3
-    width = (size + BLOCK - 1) // BLOCK * BLOCK
-    lines = (size + TILE - 1) // TILE * TILE
-    products = np.zeros((_CHUNK, width), np.float32)
-    places = np.arange(_CHUNK).astype(np.int32)
-    slopes, bends = np.empty(_CHUNK, np.float32), np.empty(_CHUNK, np.float32)
-    times, signs = np.empty(_CHUNK, np.float32), np.empty(_CHUNK, np.float32)
-    margin, away, power, bits, factor, _ = scratch()
-    part, tile = np.empty(width, np.float32), np.empty(TILE * BLOCK, np.float32)
-    wide = other.shape[1]
-    own = np.zeros(wide, np.float32)
-    curvature, slope = np.empty((lines, width)), np.empty(width)
+    products, places, slopes, bends, times, signs, part, tile, curvature, slope, own, of_chunk = room
+    margin, away, decays_, _ = of_chunk
+    size, lines, width, wide = rank + 3, curvature.shape[0], curvature.shape[1], other.shape[1]
     # Of centred column effects, what is gathered is the effect itself.
     moved = np.float32(other_centre * scale[rank + 1])
     base = np.float32(level) - moved
-    weighted = copies.shape[0] > 0 if loss == LOGISTIC_CODE else weight.shape[0] > 0 or temperature != 1.0
     for block in range(begin, end):
         for t in range(width):
             slope[t] = 0.0
@@ -118,14 +106,14 @@ def along_blocks(
                 margin[count] = signs[count] * score
                 away[count] = abs(margin[count])
                 count += 1
-                if count < _CHUNK and not (last_row and k + 1 == start[i + 1]):
+                if count < CHUNK and not (last_row and k + 1 == start[i + 1]):
                     continue
                 if loss == LOGISTIC_CODE:
-                    decays(count, away, power, bits)
+                    decays(count, away, decays_)
                     short, product = _ZERO, _ONE
                     for t in range(count):
                         u = times[t] if weighted else _ONE
-                        decay = power[t] * factor[t]
+                        decay = decays_[t]
                         inverse = _ONE / (_ONE + decay)
                         wrong = (decay if margin[t] > _ZERO else _ONE) * inverse
                         short += u * _HALF * (away[t] - margin[t])
@@ -135,7 +123,7 @@ def along_blocks(
                     value -= float(short) + math.log(float(product))
                     if weighted:
                         for t in range(count):
-                            value -= float(times[t]) * math.log1p(float(power[t] * factor[t]))
+                            value -= float(times[t]) * math.log1p(float(decays_[t]))
                 else:
                     for t in range(count):
                         u = times[t] if weighted else _ONE
@@ -151,8 +139,7 @@ def along_blocks(
                             for t in range(TILE):
                                 for at in range(BLOCK):
                                     curvature[a + t, b + at] += tile[t * BLOCK + at]
-                for at in range(0, width, BLOCK):
-                    weighted_sum16(slopes, count, products, places, 0, at, part, at)
+                weighted_sum(slopes, count, products, places, 0, 0, width, part)
                 for at in range(width):
                     slope[at] += part[at]
                 count = 0
@@ -181,7 +168,7 @@ def along(
         along_blocks(
             begin, end, cuts, view.start, view.index, view.sign, view.weight, target.copies[0],
             tables[0], tables[1], rank, scale, level, *centres, target.temperature,
-            target.loss.code, stride, out,
+            target.loss.code, stride, target.weighs(0), whole_room(rank, tables[1].shape[1]), out,
         )  # fmt: skip
 
     pool.ranges(task, view.start[cuts])
