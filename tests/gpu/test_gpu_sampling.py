@@ -54,6 +54,27 @@ def test_the_log_likelihood_along_the_whole_is_the_cpus(loss, rank, weight, devi
     np.testing.assert_allclose(one.curvature, two.curvature, rtol=1e-4, atol=1e-3)
 
 
+def test_of_many_answers_some_chunks_tell_of_the_curvature_along_the_whole(device, small, monkeypatch):
+    """Every third row, here; they stand for all, while value and slope are of all."""
+    here, there, _ = world(small, 2, LOGISTIC, device)
+    look = np.ones(4), 0.3, (0.2, 0.0)
+    monkeypatch.setattr(whole, "_ENOUGH", 10**9)
+    known = there.along(*look)
+    counts = np.diff(there.target.views[0].start)
+    assert (counts > 0).all()  # a chunk each
+    curvature = np.zeros_like(known.curvature)
+    for row in range(0, len(counts), 3):
+        there.target.__dict__["blocks"] = np.array([row, row + 1])
+        curvature += there.along(*look).curvature
+    monkeypatch.setattr(gpu_lines, "stride_of", lambda answers: 3)
+    found = here.along(*look)
+    np.testing.assert_allclose(
+        found.curvature, curvature * counts.sum() / counts[::3].sum(), rtol=1e-4, atol=1e-3
+    )
+    np.testing.assert_allclose(found.slope, known.slope, rtol=1e-4, atol=1e-3)
+    assert found.value == pytest.approx(known.value, rel=1e-5)
+
+
 @pytest.mark.parametrize("rank", [3, 70])
 def test_lines_are_summed_changed_and_kept_as_on_the_cpu(rank, device, small):
     here, there, target = world(small, rank, LOGISTIC, device)

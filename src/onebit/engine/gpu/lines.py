@@ -22,7 +22,7 @@ from onebit.engine.gpu.whole_kernels import along_walk
 from onebit.engine.sampling.lines import Change, Codes, Moments, Place, diverged
 from onebit.engine.sampling.target import Table, Target, filled_table
 from onebit.engine.sampling.trends import Evidence, Trend, move_along
-from onebit.engine.sampling.whole import Along
+from onebit.engine.sampling.whole import Along, stride_of
 from onebit.model.losses import HINGE, LOGISTIC
 
 Array = NDArray[np.float64]
@@ -339,7 +339,7 @@ class GpuLines:
         view, rank, size = self.views[0], self.rank, self.rank + 3
         width = triton.next_power_of_2(max(size + 1, 16))
         lookers = min(_LOOKERS if width <= _WIDEST else _LOOKERS // 16, max(view.n_chunks, 1))
-        out = torch.zeros((lookers, 1 + width**2), dtype=torch.float64, device=self.device)
+        out = torch.zeros((lookers, 2 + width**2), dtype=torch.float64, device=self.device)
         told = [self.target.temperature, level, *centres, *scale[: rank + 2]]
         settings = to_device(np.array(told), self.device)
         for piece, copies in self._pieces(0):
@@ -351,11 +351,12 @@ class GpuLines:
                     piece.first,
                     WEIGHTED=len(view.weight) > 0, COPIED=len(copies) > 0, BLOCK=_LOOKED_AT,
                     PROGRAMS=min(last - first, lookers), OUT=out.shape[1],
-                    WIDTH=width, num_warps=max(1, width // 32), **self._layout,
+                    WIDTH=width, SPARSE=stride_of(len(view.answers)), num_warps=max(1, width // 32),
+                    **self._layout,
                 )  # fmt: skip
         found = to_host(out.sum(0))
-        sums = found[1:].reshape(width, width)[:, :size]
-        curvature = sums[:size]
+        sums = found[1:-1].reshape(width, width)[:, :size]
+        curvature = sums[:size] * (len(view.answers) / max(found[-1], 1.0))
         return Along(float(found[0]), sums[-1], 0.5 * (curvature + curvature.T))
 
     def scores(self, rows: Codes, columns: Codes) -> Array:

@@ -154,6 +154,11 @@ def along_blocks(
                 line[1 + size + a * size + b] = every * curvature[a, b] if b <= a else 0.0
 
 
+def stride_of(answers: int) -> int:
+    """Return of how many chunks one tells of the curvature."""
+    return min(max(answers // _ENOUGH, 1), _SPARSEST)
+
+
 def along(
     target: Target, tables: list[NDArray[np.float32]], scale: Array, level: float,
     centres: tuple[float, float], pool: Threads,
@@ -161,7 +166,7 @@ def along(
     """Return the log-likelihood where the whole is changed, and how it bends."""
     view, rank = target.views[0], target.hierarchy.rank
     cuts = target.blocks
-    stride = min(max(len(view.index) // _ENOUGH, 1), _SPARSEST)
+    stride = stride_of(len(view.index))
     out = np.empty((len(cuts) - 1, 1 + (rank + 3) + (rank + 3) ** 2))
 
     def task(begin: int, end: int) -> None:
