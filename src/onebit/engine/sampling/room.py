@@ -20,8 +20,13 @@ def chunk_room() -> tuple[Any, ...]:
 
 
 def proposals_room() -> tuple[Any, ...]:
-    """Return room for the words of a chunk, and for the answers whose first proposal was not taken."""
-    return np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.int64)
+    """Return room for the words of a chunk, and for the answers whose first proposal was not taken.
+
+    And for the tilts, draws and words of those whose scores are far from zero.
+    """
+    first = np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.uint32), np.empty(CHUNK, np.int64)
+    words = tuple(np.empty(CHUNK, np.uint32) for _ in range(4))
+    return *first, np.empty(CHUNK, np.float32), np.empty(CHUNK, np.float32), words
 
 
 def rows_room(width: int, n_free: int, longest: int, weighted: bool) -> tuple[Any, ...]:

@@ -56,12 +56,26 @@ _HIGHER, _LOWER = 1.0 + 1e-6, 1.0 - 1e-5
 # One random word picks strip and place: the strips (and the tail, as a share of one) as a fixed-point
 # number with this many bits behind the point.
 _POINT = 23
+# Beyond this a chain has diverged: its draws are no numbers. And up to here draws of the inverse Gaussian
+# are taken, with an error below 2^-32.
+_DIVERGED, _SURE = np.float32(1e8), 0.15
 # Proposals that a copy of a draw may need; each is rejected once in twenty times.
 _COPY_BITS = 6
 LARGEST_COPIES = 10_000
 # Proposals in a row that may be rejected, an event of probability below 1e-80: the mean stands in then,
 # so that a loop ends whatever the numbers are.
 _MOST_PROPOSALS = 63
+
+
+# Numbers in single precision. The root of one half as an integer, and the bits of a mantissa.
+_ONE, _TWO, _HALF, _NAN = (np.float32(value) for value in (1.0, 2.0, 0.5, math.nan))
+_UNIT, _WORD, _LN_2 = np.float32(2.0**-32), np.int32(32), np.float32(math.log(2.0))
+_ROOT_HALF, _MANTISSA = np.float32(math.sqrt(0.5)).view(np.int32), np.int32(23)
+# Of 2 artanh(s) / s in s^2, and of cos(pi x) in x^2.
+_L3, _L5, _L7, _L9 = (np.float32(2.0 / k) for k in (3, 5, 7, 9))
+_C2, _C4, _C6, _C8, _C10, _C12 = (
+    np.float32((-1) ** (k // 2) * math.pi**k / math.factorial(k)) for k in (2, 4, 6, 8, 10, 12)
+)
 
 
 @within_kernels(forceinline=True, error_model="numpy")
@@ -178,33 +192,47 @@ def _judged(hats, tilt, first, second):
     return x if height * hat <= math.exp(-0.5 * tilt * tilt * x) * _density(x) else -1.0
 
 
-@within_kernels(error_model="numpy")
-def _far_proposed(tilt, first, second, third, fourth):
-    """Do the same for tilts beyond the grid, by Polson, Scott and Windle's two proposals.
+@within_kernels(forceinline=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
+def _far_proposals(count, tilts, words, draws):
+    """Write inverse Gaussian draws of mean ``1 / tilt`` and shape one, from three words each.
 
-    So far out nearly all mass is in the first, an inverse Gaussian of mean ``1 / tilt`` below the cut;
-    the other is the tail.
+    As ``inverse_gaussian``, in loops that turn vector instructions: in single precision, and without
+    calls of a library.
     """
-    rate = 0.125 * math.pi**2 + 0.5 * tilt * tilt
-    root = math.sqrt(0.5 / _CUT)
-    above = 0.5 * math.pi / rate * math.exp(tilt - rate * _CUT)
-    below = math.erfc(root * (1.0 - _CUT * tilt))
-    if tilt < 300.0:
-        below += math.exp(2.0 * tilt) * math.erfc(root * (1.0 + _CUT * tilt))
-    share = uniform(fourth) * (above + below)
-    if share < above:
-        x = _CUT - math.log(uniform(first)) / rate
-        bound = 0.5 * math.pi * math.exp(-0.125 * math.pi**2 * x)
-    else:
-        # What is left of the choice is uniform again; it picks the root of the inverse Gaussian.
-        wave = math.cos(2.0 * math.pi * uniform(second))
-        square = -2.0 * math.log(uniform(first)) * wave * wave
-        x = inverse_gaussian(tilt, square, (share - above) / below)
-        if x > _CUT:
-            return -1.0
-        ratio = 2.0 / (math.pi * x)
-        bound = 0.5 * math.pi * ratio * math.sqrt(ratio) * math.exp(-0.5 / x)
-    return x if uniform(third) * bound <= _density(x) else -1.0
+    radii, angles, shares, _ = words
+    for k in range(count):
+        # The logarithm of a uniform number, 2 artanh(s) of its part between two roots of two.
+        bits = np.float32(np.float32(radii[k]) + _HALF).view(np.int32)
+        exponent = np.int32((bits - _ROOT_HALF) >> _MANTISSA)
+        part = np.int32(bits - (exponent << _MANTISSA)).view(np.float32)
+        s = (part - _ONE) / (part + _ONE)
+        q = s * s
+        log = s * (_TWO + q * (_L3 + q * (_L5 + q * (_L7 + q * _L9))))
+        log = np.float32(exponent - _WORD) * _LN_2 + log
+        # The square of the cosine of twice the angle, which has a period of half a turn.
+        turn = np.float32(np.int32(np.uint32(angles[k]) << 1)) * _UNIT
+        q = turn * turn
+        wave = _ONE + q * (_C2 + q * (_C4 + q * (_C6 + q * (_C8 + q * (_C10 + q * _C12)))))
+        half = -log * wave * wave
+        tilt = tilts[k]
+        x = _ONE / (tilt + half + np.sqrt(half * (half + _TWO * tilt)))
+        share = (np.float32(shares[k]) + _HALF) * _UNIT
+        other = _ONE / (tilt * tilt * x)
+        x = x if share * (_ONE + tilt * x) <= _ONE else other
+        draws[k] = x if tilt < _DIVERGED else _NAN  # a diverged chain is to be seen
+
+
+@within_kernels(error_model="numpy")
+def _is_taken(x, word):
+    """Say whether an inverse Gaussian draw of mean ``1 / tilt`` and shape one is one of Devroye's.
+
+    His density is the first term of the second series, which is that of the inverse Gaussian, times a
+    product of numbers below one. Nearly always it is one: then nothing needs to be reckoned.
+    """
+    if not x > _SURE:
+        return True
+    ratio = 2.0 / (math.pi * x)
+    return uniform(word) * 0.5 * math.pi * ratio * math.sqrt(ratio) * math.exp(-0.5 / x) <= _density(x)
 
 
 @within_kernels(error_model="numpy")
@@ -215,13 +243,15 @@ def _mean(tilt):
 
 @within_kernels(error_model="numpy")
 def _far_draw(tilt, key, answer, row, sweep, side, attempt):
-    """Draw with a tilt beyond the grid."""
-    if not tilt < 1e8:  # a diverged chain: let it be seen, and do not loop
+    """Draw with a tilt beyond the grid, from proposal ``attempt`` on."""
+    if not tilt < _DIVERGED:
         return math.nan
     for _ in range(_MOST_PROPOSALS):
         words = random_words(key, answer, row, sweep, use(side, OF_ANSWERS, attempt))
-        x = _far_proposed(tilt, words[0], words[1], words[2], words[3])
-        if x > 0.0:
+        wave = math.cos(2.0 * math.pi * uniform(words[1]))
+        square = -2.0 * math.log(uniform(words[0])) * wave * wave
+        x = inverse_gaussian(tilt, square, uniform(words[2]))
+        if _is_taken(x, words[3]):
             return x
         attempt += 1
     return _mean(tilt)
@@ -257,12 +287,12 @@ def polya_gammas(hats, count, scores, copies, key, first, row, sweep, side, room
             out[k] = 0.25 * total
         return
     strips, totals, _ = hats
-    places, heights, again = room
+    places, heights, again, tilts, draws, words = room
     purpose = use(side, OF_ANSWERS, 0)
     for pair in range((count + 1) // 2):
-        words = random_words(key, (first >> 1) + pair, row, sweep, purpose)
-        places[2 * pair], heights[2 * pair] = words[0], words[1]
-        places[2 * pair + 1], heights[2 * pair + 1] = words[2], words[3]
+        four = random_words(key, (first >> 1) + pair, row, sweep, purpose)
+        places[2 * pair], heights[2 * pair] = four[0], four[1]
+        places[2 * pair + 1], heights[2 * pair + 1] = four[2], four[3]
     left = 0
     for k in range(count):
         tilt = np.float32(0.5) * abs(scores[k])
@@ -279,6 +309,7 @@ def polya_gammas(hats, count, scores, copies, key, first, row, sweep, side, room
         taken = np.float32(heights[k]) * np.float32(2.0**-32) < bound and grid < np.float32(_TILTS)
         again[left] = k
         left += 0 if taken else 1
+    far = 0
     for place in range(left):
         k = again[place]
         tilt = 0.5 * abs(float(scores[k]))
@@ -286,8 +317,19 @@ def polya_gammas(hats, count, scores, copies, key, first, row, sweep, side, room
             x = _judged(hats, tilt, places[k], heights[k])
             if x < 0.0:
                 x = _near_draw(hats, tilt, key, first + k, row, sweep, side, ONE)
-        else:
-            x = _far_draw(tilt, key, first + k, row, sweep, side, ONE)
+            out[k] = 0.25 * x
+            continue
+        again[far], tilts[far] = k, tilt
+        far += 1
+    purpose = use(side, OF_ANSWERS, ONE)
+    for place in range(far):
+        four = random_words(key, first + again[place], row, sweep, purpose)
+        words[0][place], words[1][place], words[2][place], words[3][place] = four
+    _far_proposals(far, tilts, words, draws)
+    for place in range(far):
+        k, x = again[place], float(draws[place])
+        if not _is_taken(x, words[3][place]):
+            x = _far_draw(0.5 * abs(float(scores[k])), key, first + k, row, sweep, side, ONE + ONE)
         out[k] = 0.25 * x
 
 
