@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,6 +174,7 @@ class CpuLines:
     def __init__(self, target: Target, tables: list[Table], pool: Threads) -> None:
         self.target, self.tables, self.pool = target, tables, pool
         self._trends: dict[int, Array] = {}
+        self._rooms: dict[tuple[int, int, int], tuple[Any, ...]] = {}
 
     @property
     def _hierarchy(self) -> Hierarchy:
@@ -202,7 +203,7 @@ class CpuLines:
                 begin, end, view.start, view.index, view.sign, view.weight, copies, other, table,
                 precision, linear, target.temperature, target.loss.code, rank,
                 self._hierarchy.has_effect(side), target.hats, key, sweep, side, scales,
-                precisions, pulls, target.room(side, begin, end),
+                precisions, pulls, self._room(side, begin, end),
             )  # fmt: skip
 
         self.pool.ranges(task, np.append(view.start[:-1:LANES], view.start[-1]))
@@ -215,6 +216,13 @@ class CpuLines:
         move_along(tall_here, self._trend_lines(side, trend), values, evidence, trend)
         self._set_free(side, values.T)
         return evidence.scales(tall_here, values, rank), self._moments(side)
+
+    def _room(self, side: int, begin: int, end: int) -> tuple[Any, ...]:
+        """Return the room of a task, made once: the same groups are never drawn twice at a time."""
+        task = side, begin, end
+        if task not in self._rooms:
+            self._rooms[task] = self.target.room(*task)
+        return self._rooms[task]
 
     def _trend_lines(self, side: int, trend: Trend) -> Array:
         """Return the leading columns of what is known of each line of a side, and ones."""
