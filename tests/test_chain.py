@@ -19,7 +19,7 @@ from onebit.engine.sampling.chain import Chain
 from onebit.engine.sampling.ellipses import draw_angles, loss_along
 from onebit.engine.sampling.lines import Change, CpuLines
 from onebit.engine.sampling.philox import chain_key
-from onebit.engine.sampling.room import chunk_room
+from onebit.engine.sampling.room import margins_room
 from onebit.engine.sampling.slices import drawn_stretches, slice_draw
 from onebit.engine.sampling.target import NO_PLACES, HyperDraw, Target, filled_table
 from onebit.model import regression
@@ -383,7 +383,7 @@ def test_angles_are_drawn_from_the_likelihood_along_their_ellipse(loss):
     along, across, fixed = rng.normal(size=(3, 5)).astype(np.float32)
     sign, out = np.array([1, -1, 1, 1, -1], np.int8), np.empty(n)
     nothing = np.empty(0, np.float32)
-    room = chunk_room()
+    room = margins_room()
     draw_angles(along[:0], across[:0], fixed[:0], sign[:0], nothing, loss.code, (3, 4), 1, room, out)
     assert stats.kstest(np.mod(out, 2 * np.pi) / (2 * np.pi), "uniform").pvalue > 1e-3
     for angle in (0.0, 0.7, -2.0):

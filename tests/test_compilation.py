@@ -235,6 +235,17 @@ def test_a_process_waits_for_what_the_one_that_began_it_compiles_but_not_for_eve
     assert len(slept) > 4
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_where_nothing_can_be_kept_the_other_process_is_ended_at_once(started, monkeypatch, kept):
+    monkeypatch.setattr(rehearsal, "DESCENT", Rehearsal("some.module", ("one",), "kernel"))
+    monkeypatch.setattr(rehearsal, "compile_majoriser", lambda: None)
+    monkeypatch.setattr(rehearsal, "on_disk", lambda kernel: kept)
+    rehearsal.begin_compiling(2)
+    assert [process.killed for process in started] == [not kept]
+    assert Rehearsal.running == kept
+    rehearsal.DESCENT.wait()
+
+
 def test_a_process_that_hangs_is_ended(started, rehearsed, monkeypatch):
     monkeypatch.setattr(Pretended, "hangs", True)
     rehearsed.begin(2)

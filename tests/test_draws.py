@@ -10,6 +10,7 @@ from scipy import integrate, stats
 from onebit.engine.sampling.philox import chain_key, random_words
 from onebit.engine.sampling.room import proposals_room
 from onebit.engine.sampling.variates import (
+    _is_taken,
     draw_inverse_gaussian,
     draw_normal,
     draw_polya_gamma,
@@ -91,10 +92,47 @@ def test_polya_gamma_draws_have_their_distribution_function(score):
     assert stats.kstest(drawn, lambda x: np.interp(x, grid, below)).pvalue > 1e-3
 
 
-def test_a_whole_weight_is_a_sum_of_polya_gamma_draws():
-    drawn, (mean, variance) = polya_gamma(1.3, copies=3), moments(1.3)
+@pytest.mark.parametrize("score", [1.3, 25.0])
+def test_a_whole_weight_is_a_sum_of_polya_gamma_draws(score):
+    drawn, (mean, variance) = polya_gamma(score, copies=3), moments(score)
     assert abs(drawn.mean() - 3 * mean) < 4 * np.sqrt(3 * variance / N)
     assert drawn.var() == pytest.approx(3 * variance, rel=0.03)
+
+
+def test_draws_of_near_and_far_scores_side_by_side_have_their_moments_and_are_independent():
+    scores = np.resize(np.array([2.0, 24.0, 30.0, 0.5, 21.0], np.float32), N)
+    out, none = np.empty(len(scores)), np.empty(0, np.int64)
+    draw_polya_gamma(polya_gamma_hats(), scores, none, chain_key(9, 0), 1, proposals_room(), out)
+    drawn = out.reshape(-1, 5)
+    for column, score in zip(drawn.T, scores[:5], strict=True):
+        mean, variance = moments(float(score))
+        assert abs(column.mean() - mean) < 4 * np.sqrt(variance / len(drawn))
+        assert column.var() == pytest.approx(variance, rel=0.06)
+    # By normal scores, so that no heavy tail hides anything. Two near answers share a call of the
+    # generator, numbered by their pair: that of a far answer with this number is for something else.
+    normal = stats.norm.ppf(stats.rankdata(drawn, axis=0) / (len(drawn) + 1)).ravel()
+    for other in (0, 1):
+        number = np.arange(len(out) // 2)
+        number = number[(scores[number] > 20) & (scores[2 * number + other] < 20)]
+        found = np.corrcoef(normal[number], normal[2 * number + other])[0, 1]
+        assert abs(found) < 4 / np.sqrt(len(number))
+
+
+def test_far_proposals_are_taken_as_often_as_the_density_is_below_their_hat():
+    """Devroye's density over the first term of its series; below a certain place it is one."""
+
+    @numba.njit
+    def taken(x, words, out):
+        for k in range(len(words)):
+            out[k] = _is_taken(x, words[k])
+
+    words, out = np.linspace(0, 2**32 - 1, 4096).astype(np.uint32), np.empty(4096)
+    n = np.arange(40)[:, None]
+    for x in (0.1, 0.3, 0.6, 0.7, 1.5):
+        terms = (-1.0) ** n * (2 * n + 1) * np.exp(-((2 * n + 1) ** 2 - 1) / (2 * x))
+        taken(x, words, out)
+        assert out.mean() == pytest.approx(terms.sum(), abs=1e-3)
+        assert (np.diff(out) <= 0).all()
 
 
 @pytest.mark.parametrize("inverse_mean", [0.01, 0.4, 3.0, 40.0])

@@ -5,7 +5,7 @@ import pytest
 from arviz_stats.base import array_stats
 
 from onebit.engine.sampling import lengths
-from onebit.engine.sampling.room import chunk_room
+from onebit.engine.sampling.room import margins_room
 from onebit.model.losses import HINGE, LOGISTIC
 
 LOSSES = pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)
@@ -36,7 +36,7 @@ def reference(log_length, own, fixed, sign, times, loss):
 @LOSSES
 def test_the_density_and_its_slope_are_what_they_say(row, loss, weighted):
     times = weights(weighted)
-    points, room = np.array([-1.5, -0.2, 0.0, 0.9]), chunk_room()
+    points, room = np.array([-1.5, -0.2, 0.0, 0.9]), margins_room()
     answers = 150, *row, times
     found = np.array([lengths.log_density(s, 5, 3.0, 4.0, answers, loss.code, room) for s in points])
     np.testing.assert_allclose(found[:, 0], reference(points, *row, times, loss), rtol=1e-6)
@@ -52,7 +52,7 @@ def test_lengths_follow_their_density(row, loss, weighted, separated):
     own, fixed, sign = row
     if separated:  # then nothing but the prior ends the length
         sign, fixed = np.sign(own).astype(np.int8), np.zeros_like(fixed)
-    times, draws, room = weights(weighted), np.empty(20_000), chunk_room()
+    times, draws, room = weights(weighted), np.empty(20_000), margins_room()
     lengths.draw_lengths(5, 3.0, 4.0, own, fixed, sign, times, loss.code, (1, 2), 0, room, draws)
     grid = np.linspace(-6.0, 3.0, 9001)
     weight = reference(grid, own, fixed, sign, times, loss)
@@ -73,6 +73,6 @@ def test_lengths_follow_their_density(row, loss, weighted, separated):
 
 def test_a_row_at_zero_stays():
     draws, zero = np.empty(3), np.zeros(4, np.float32)
-    signs, room = np.ones(4, np.int8), chunk_room()
+    signs, room = np.ones(4, np.int8), margins_room()
     lengths.draw_lengths(5, 0.0, 0.0, zero, zero, signs, weights(False), 0, (1, 2), 0, room, draws)
     np.testing.assert_array_equal(draws, 1.0)

@@ -48,7 +48,6 @@ def test_the_loops_are_the_intrinsics(rng):
         np.testing.assert_allclose(ours[6], theirs[6], rtol=1e-4, atol=1e-5)
         lines = index[np.minimum(np.arange(4, 8), last)]
         np.testing.assert_allclose(ours[6][4:8], wide[lines, 48:80] @ own[:32], rtol=1e-4, atol=1e-5)
-    both("prefetch_lines", wide, index, 15, 30)  # there are no more than twenty
     (ours, written), (theirs, others) = both("products16", own, 5, table, 3, 16, np.zeros_like(table), 7)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     np.testing.assert_allclose(written[5], others[5], rtol=1e-6)
@@ -60,6 +59,32 @@ def test_the_loops_are_the_intrinsics(rng):
     out, left, right = (rng.standard_normal(200) for _ in range(3))
     (_, ours), (_, theirs) = both("subtract_products", out, 8, left, 16, 8, right, 0, 16, 5)
     np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-12)
+
+
+# An index that ends where memory ends: what reads beyond it ends the process.
+AT_THE_EDGE = """
+import ctypes, mmap
+import numba, numpy as np
+from onebit.engine.cpu.vectors import prefetch_lines
+
+page = mmap.PAGESIZE
+room = np.frombuffer(mmap.mmap(-1, 3 * page), np.uint8)
+first = -room.ctypes.data % page
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(room.ctypes.data + first + page), page, 0) == 0
+index, table = room[first : first + page].view(np.int32), np.zeros((1, 16), np.float32)
+
+@numba.njit
+def ask(table, index, begin, end):
+    prefetch_lines(table, index, begin, end)
+
+ask(table, index, len(index) - 4, len(index) + 8)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to close a page of memory")
+def test_lines_are_asked_for_as_far_as_there_are_any():
+    done = subprocess.run([sys.executable, "-c", AT_THE_EDGE], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_intrinsics_are_used_unless_plain_loops_are_asked_for():

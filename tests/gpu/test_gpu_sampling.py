@@ -45,7 +45,7 @@ def world(shape, rank, loss, device, temperature=1.0, weight=None, seed=0, densi
 @LOSSES
 @pytest.mark.parametrize(("rank", "weight"), [(0, None), (2, None), (3, [1.0, 3.0])])
 def test_the_log_likelihood_along_the_whole_is_the_cpus(loss, rank, weight, device, small, monkeypatch):
-    monkeypatch.setattr(whole, "_ENOUGH", 10**9)  # a CPU takes the curvature from some of many answers
+    monkeypatch.setattr(whole, "_ENOUGH", 10**9)  # else some of many answers tell of the curvature
     here, there, _ = world(small, rank, loss, device, 1.0 if loss is LOGISTIC else 1.7, weight)
     scale = np.exp(0.1 * np.arange(rank + 2.0))
     one, two = (lines.along(scale, 0.3, (0.2, 0.0)) for lines in (here, there))

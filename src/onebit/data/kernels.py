@@ -88,11 +88,14 @@ def within_kernels(**options: Any) -> Callable[[Any], Any]:
 
 def worth_compiling(made: Any) -> bool:
     """Say whether another process could compile a kernel for this one: nobody has, and it can be kept."""
-    if made.signatures or not isinstance(made._cache, _Kept):
-        return False
+    return not made.signatures and isinstance(made._cache, _Kept) and not on_disk(made)
+
+
+def on_disk(made: Any) -> bool:
+    """Say whether a kernel that can be kept on disk is there."""
     try:
-        return not made._cache._cache_file._load_index()
+        return bool(made._cache._cache_file._load_index())
     except AttributeError:  # numba's own business, which may change
-        return False
-    except Exception:  # a damaged file
         return True
+    except Exception:  # a damaged file
+        return False

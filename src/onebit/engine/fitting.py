@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onebit.data.observations import Observations
 from onebit.engine import scoring
 from onebit.engine.algorithm_1 import ApproximateBound, minimise_avb
-from onebit.engine.cpu.rehearsal import DESCENT, compile_majoriser
+from onebit.engine.cpu.rehearsal import begin_compiling
 from onebit.engine.crew import Callback, Workers
 from onebit.engine.descent import Fit, minimise
 from onebit.engine.known import NOTHING, Known
@@ -104,8 +104,8 @@ def fit(
             target.whole(observations.by_row.weight.astype(float))
         if not workers.on_gpu:
             SAMPLERS.begin(workers.count)
-    elif recipe.full and not workers.on_gpu and DESCENT.begin(workers.count):
-        compile_majoriser()
+    elif recipe.full and not workers.on_gpu:
+        begin_compiling(workers.count)
     calibration = None
     if recipe.loss is HINGE:
         calibration, first = _calibrated(recipe, observations, workers, rng, callback)

@@ -20,7 +20,7 @@ from onebit.data.kernels import kernel
 from onebit.data.observations import Observations, View
 from onebit.engine.cpu.layout import lines_of_zeros, whole_blocks
 from onebit.engine.cpu.passes import add_lines
-from onebit.engine.cpu.room import CHUNK, line_room
+from onebit.engine.cpu.room import line_room
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import prefetch_lines
 from onebit.model.hierarchy import Hierarchy
@@ -156,8 +156,8 @@ def _multiply(
     for i in range(begin, end):
         for t in range(width):
             out[i, t] = 0.0
-        for chunk in range(start[i], start[i + 1], CHUNK):
-            count = min(CHUNK, start[i + 1] - chunk)
+        for chunk in range(start[i], start[i + 1], values.shape[0]):
+            count = min(values.shape[0], start[i + 1] - chunk)
             for k in range(count):
                 prefetch_lines(vectors, index, chunk + k + _AHEAD, chunk + k + _AHEAD + 1)
                 j = np.uint32(index[chunk + k])

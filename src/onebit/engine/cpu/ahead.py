@@ -89,6 +89,10 @@ class Rehearsal:
                 other.wait(max(last - time.monotonic(), 0.0))
         except subprocess.TimeoutExpired:
             pass
+        self.give_up()
+
+    def give_up(self) -> None:
+        """End its processes: what they compile cannot be kept."""
         with _lock:
             self._end()
             atexit.unregister(self._end)

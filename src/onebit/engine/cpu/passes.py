@@ -16,7 +16,7 @@ taken in the same order whatever the number of threads.
 
 Answers are taken in chunks that fit the nearest cache, so that the other side's lines are fetched once
 for both uses. Sums run in single precision over a chunk, then in double. What is worked with on the way
-stands in a ``room`` (``onebit.engine.cpu.room``), one for each thread.
+stands in a ``room`` (``onebit.engine.cpu.room``), one for each task.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import numba
 import numpy as np
 
 from onebit.data.kernels import kernel, within_kernels
-from onebit.engine.cpu.room import CHUNK
 from onebit.engine.cpu.solve import solve_lanes
 from onebit.engine.cpu.vectors import (
     BLOCK,
@@ -120,7 +119,7 @@ def walk(
     scores, pulls, moments, signs, root, power, part = room
     total = 0.0
     far = other.size > FAR
-    size = min(max(CACHED // (mean_at + window), 4), CHUNK) // 4 * 4
+    size = min(max(CACHED // (mean_at + window), 4), scores.shape[0]) // 4 * 4
     for chunk in range(first, last, size):
         count = min(size, last - chunk)
         for k in range(chunk, chunk + count, 4):
@@ -230,7 +229,7 @@ def _walk_along(first, last, index, other, direction, mean_at, curvatures, sums,
     window = direction.shape[0]
     for t in range(window):
         sums[t] = 0.0
-    size = min(max(CACHED // window, 4), CHUNK)
+    size = min(max(CACHED // window, 4), scaled.shape[0])
     for chunk in range(first, last, size):
         count = min(size, last - chunk)
         for k in range(count):

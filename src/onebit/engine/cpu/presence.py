@@ -12,7 +12,7 @@ from onebit.data.observations import Observations, View
 from onebit.engine.cpu import tall
 from onebit.engine.cpu.layout import lines_of_zeros, whole_blocks
 from onebit.engine.cpu.passes import add_lines
-from onebit.engine.cpu.room import CHUNK, line_room
+from onebit.engine.cpu.room import line_room
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import prefetch_lines
 from onebit.model.placing import DAMPING
@@ -34,8 +34,8 @@ def _multiply(begin, end, start, index, own_scale, vectors, room, out):
     for i in range(begin, end):
         for t in range(width):
             out[i, t] = 0.0
-        for chunk in range(start[i], start[i + 1], CHUNK):
-            count = min(CHUNK, start[i + 1] - chunk)
+        for chunk in range(start[i], start[i + 1], values.shape[0]):
+            count = min(values.shape[0], start[i + 1] - chunk)
             for k in range(count):
                 at = chunk + k
                 prefetch_lines(vectors, index, at + _AHEAD, at + _AHEAD + 1)

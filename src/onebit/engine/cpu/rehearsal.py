@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onebit.data.kernels import on_disk
 from onebit.engine.cpu.ahead import Rehearsal, wait_for
 from onebit.engine.cpu.layout import layout_of
 from onebit.engine.cpu.passes import fill_table, update_full
@@ -42,7 +43,10 @@ def compile_majoriser() -> None:
 
 
 def compile_pass() -> None:
-    """Update two rows, which are answered alike, against two columns."""
+    """Update two rows, which are answered alike, against two columns.
+
+    What that ends with comes first, while the other process compiles what it begins with.
+    """
     systems, sides = np.ones(LANES), np.zeros(LANES)
     solve_lanes(systems, sides, *(np.zeros(LANES) for _ in range(4)))
     table, vector = np.zeros((1, 16), np.float32), np.empty(3)
@@ -61,3 +65,11 @@ def compile_pass() -> None:
 
 
 DESCENT = Rehearsal(__name__, ("compile_pass",), update_full)
+
+
+def begin_compiling(threads: int) -> None:
+    """Share the compilation of the pass with another process, if it is still to be compiled."""
+    if DESCENT.begin(threads):
+        compile_majoriser()
+        if not on_disk(majorise):  # then nothing is: the other process would wait in vain
+            DESCENT.give_up()

@@ -1,8 +1,8 @@
 """Room for what the passes work with, made outside of them.
 
 A kernel could make these arrays itself. But numba compiles functions of its own for every kind of array
-that a kernel makes, which took nearly half of the compilation of a pass. So each thread is given its room
-when it begins.
+that a kernel makes, which took nearly half of the compilation of a pass. So each task, which runs on one
+thread, is given its room. How much fits is what the arrays hold: kernels ask their shapes.
 """
 
 from __future__ import annotations

@@ -348,10 +348,10 @@ class GpuLines:
                 along_walk[(min(last - first, lookers),)](
                     piece.answers, piece.weight, copies, view.start, view.chunk_row, view.row_chunk,
                     self.tables[1], self.tables[0], settings, out, last - first, first,
-                    piece.first,
+                    piece.first, stride_of(len(view.answers)),
                     WEIGHTED=len(view.weight) > 0, COPIED=len(copies) > 0, BLOCK=_LOOKED_AT,
                     PROGRAMS=min(last - first, lookers), OUT=out.shape[1],
-                    WIDTH=width, SPARSE=stride_of(len(view.answers)), num_warps=max(1, width // 32),
+                    WIDTH=width, num_warps=max(1, width // 32),
                     **self._layout,
                 )  # fmt: skip
         found = to_host(out.sum(0))

@@ -239,7 +239,7 @@ def sample_walk(
                     x = tl.where(pending & ok, again, x)
                     pending = pending & (ok == 0)
                     attempt += 1
-                # Far out it is an inverse Gaussian one, but for an event of probability below 1e-10.
+                # Far out it is an inverse Gaussian one, but for an event of probability 2e-9.
                 if tl.sum((far & wanted).to(tl.int32), axis=0) > 0:
                     p, q, r, _ = _words(
                         key, number, row, sweep, side | ((copy * _PER_COPY + 1) * _ATTEMPT)

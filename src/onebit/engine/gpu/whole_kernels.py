@@ -10,14 +10,14 @@ from onebit.engine.gpu.sampling_kernels import _LOGISTIC, _gathered
 @triton.jit
 def along_walk(
     answers, weight, copies, start, chunk_row, row_chunk, other, own, settings, out, chunks,
-    first_chunk, first_answer,
+    first_chunk, first_answer, sparse,
     CODE: tl.constexpr, WEIGHTED: tl.constexpr, COPIED: tl.constexpr, CHUNK: tl.constexpr,
     BLOCK: tl.constexpr, RANK: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr,
-    PROGRAMS: tl.constexpr, OUT: tl.constexpr, SPARSE: tl.constexpr,
+    PROGRAMS: tl.constexpr, OUT: tl.constexpr,
 ):  # fmt: skip
     """Add up value, slope and curvature of the log-likelihood along the directions of the whole.
 
-    The curvature is that of one chunk in ``SPARSE``, whose answers are counted.
+    The curvature is that of one chunk in ``sparse``, whose answers are counted.
 
     ``settings`` holds the temperature, the level, the centres of the effects of both sides and the scales
     of all directions but the level. A program takes every ``PROGRAMS``-th chunk. The last of ``WIDTH``
@@ -42,7 +42,7 @@ def along_walk(
         line = (line - tl.where(at == RANK, own_centre, 0.0)) * stretch
         bent = tl.zeros((WIDTH, WIDTH), tl.float32)
         pulled = tl.zeros((BLOCK, WIDTH), tl.float32)
-        bends = chunk % SPARSE == 0
+        bends = chunk % sparse == 0
         # Lines are asked for one block ahead, and their codes one block before that.
         answer = tl.load(answers + begin + lane, mask=lane < count, other=0)
         next_tile = _gathered(answer, other, lane < count, at, inside, STRIDE)

@@ -16,7 +16,6 @@ import numpy as np
 from onebit.data.kernels import kernel, within_kernels
 from onebit.engine.sampling.lengths import filled_up
 from onebit.engine.sampling.philox import OF_ELLIPSES, ZERO, random_words, uniform, use
-from onebit.engine.sampling.room import CHUNK
 from onebit.model.losses import LOGISTIC_CODE, decays
 
 # Most shrinkings of the slice; then the row stays where it is, which leaves the target as it is.
@@ -36,8 +35,8 @@ def loss_along(angle, answers, loss, room):
     weighted = times.shape[0] > 0
     cosine, sine = np.float32(math.cos(angle)), np.float32(math.sin(angle))
     total = 0.0
-    for begin in range(0, count, CHUNK):
-        here = min(CHUNK, count - begin)
+    for begin in range(0, count, margin.shape[0]):
+        here = min(margin.shape[0], count - begin)
         for k in range(here):
             score = cosine * along[begin + k] + sine * across[begin + k] + fixed[begin + k]
             margin[k] = np.float32(sign[begin + k]) * score

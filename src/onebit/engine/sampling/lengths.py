@@ -19,7 +19,6 @@ import numpy as np
 
 from onebit.data.kernels import kernel, within_kernels
 from onebit.engine.sampling.philox import OF_LENGTHS, ZERO, random_words, uniform, use
-from onebit.engine.sampling.room import CHUNK
 from onebit.model.losses import LOGISTIC_CODE, decays
 
 # How often a step is one of a random walk, and its size in standard deviations of the density.
@@ -62,8 +61,8 @@ def log_density(log_length, free, square, line, answers, loss, room):
     # At least what keeps steps below the size of a short row.
     curvature = free + 2.0 * square * g * g
     length = np.float32(g)
-    for begin in range(0, count, CHUNK):
-        here = min(CHUNK, count - begin)
+    for begin in range(0, count, margin.shape[0]):
+        here = min(margin.shape[0], count - begin)
         for k in range(here):
             y = np.float32(sign[begin + k])
             margin[k] = y * (length * own[begin + k] + fixed[begin + k])

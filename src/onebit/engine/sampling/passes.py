@@ -45,7 +45,6 @@ from onebit.engine.sampling.philox import (
     uniform,
     use,
 )
-from onebit.engine.sampling.room import CHUNK, FEW
 from onebit.engine.sampling.variates import inverse_gaussians, normals, polya_gammas
 from onebit.model.losses import HINGE_CODE, LOGISTIC_CODE
 
@@ -59,8 +58,8 @@ HEAVY = 1e3
 # mean, on the other side of it. The distribution stays as it is, and what two sides and the answers'
 # variables would approach by a random walk, they approach faster.
 OVER = 0.8
-# How often a row moves along an ellipse, if it has few answers (of many, a step along it is short); at
-# other times its length is drawn anew.
+# How often a row moves along an ellipse, if there is room for its answers: of many, a step along it is
+# short. At other times its length is drawn anew.
 ELLIPSES = 0.125
 
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -73,7 +72,7 @@ def draw_lanes(lower, right, noise, present, root, inverse):
     With ``P = C C'`` and ``m = P^-1 right``, the draw is ``m + C^-T v``, and its ``v`` is as far on the
     other side of the mean as ``OVER`` says of that of the ``present`` value, and noise for the rest. The
     last axis of every array runs over the systems; ``lower`` holds the lower triangles of ``P``, line by
-    line, ``root`` is scratch like it, ``inverse`` like ``right``. ``present`` is overwritten.
+    line, ``root`` is room like it, ``inverse`` like ``right``. ``present`` is overwritten.
     """
     size = right.shape[0] // LANES
     line = size * LANES
@@ -163,7 +162,7 @@ def sample_rows(
             first, last = start[i], start[i + 1]
             prior_line = i if prior_linear.shape[0] > 1 else 0
             choice = uniform(random_words(key, ONE, i, sweep, use(side, OF_LENGTHS, 0))[0])
-            turns = choice < ELLIPSES and last - first <= FEW
+            turns = choice < ELLIPSES and last - first <= across.shape[0]
             if turns:
                 for a in range(n_free):
                     prior_mean[a] = prior_linear[prior_line, a] / prior_precision[a]
@@ -210,8 +209,8 @@ def sample_rows(
                     own[a] *= length
                 for k in range(last - first):
                     parts[k] *= length
-            for chunk in range(first, last, CHUNK):
-                count = min(CHUNK, last - chunk)
+            for chunk in range(first, last, scores.shape[0]):
+                count = min(scores.shape[0], last - chunk)
                 if far:  # of a long row they have left the caches again
                     prefetch_lines(other, index, chunk, chunk + count)
                 for k in range(count):

@@ -14,7 +14,7 @@ CHUNK = 64
 FEW = 256
 
 
-def chunk_room() -> tuple[Any, ...]:
+def margins_room() -> tuple[Any, ...]:
     """Return room for the margins of a chunk of answers, and what is reckoned from them."""
     return tuple(np.empty(CHUNK, np.float32) for _ in range(4))
 
@@ -43,7 +43,7 @@ def rows_room(width: int, n_free: int, longest: int, weighted: bool) -> tuple[An
     squares = np.zeros(n_free * n_free * LANES), np.zeros(n_free * n_free * LANES)
     sides = tuple(np.zeros(n_free * LANES) for _ in range(4))
     systems = *squares, *sides, np.zeros((n_free + 1) * LANES)
-    working = chunk_room(), proposals_room()
+    working = margins_room(), proposals_room()
     return own, (*answers, *few, times), variables, tile, sums, systems, *working
 
 
@@ -56,4 +56,4 @@ def whole_room(rank: int, wide: int) -> tuple[Any, ...]:
     tile = np.empty(width, np.float32), np.empty(TILE * BLOCK, np.float32)
     sums = np.empty((lines, width)), np.empty(width)
     own = np.zeros(wide, np.float32)
-    return products, places, *answers, *tile, *sums, own, chunk_room()
+    return products, places, *answers, *tile, *sums, own, margins_room()

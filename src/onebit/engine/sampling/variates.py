@@ -4,8 +4,9 @@
   Devroye's variable with density ``cosh(h) exp(-h^2 x / 2) f(x)``, ``h = |z| / 2``, where ``f`` has two
   alternating series that converge at once. We draw it by rejection from a hat of some hundred strips of
   equal area, one hat for each of a grid of tilts ``h0 <= h``: nine draws in ten cost one comparison
-  with a bound on the density, and the others evaluate it. No approximation is involved but for the
-  rounding of single precision; the grid only moves work.
+  with a bound on the density, and the others evaluate it. Beyond the grid the hat is an inverse
+  Gaussian's density, whose draws are taken but for an event of probability 2e-9. No approximation is
+  involved but for the rounding of single precision; the grid only moves work.
 * Hinge loss: ``exp(-2 max(0, v))`` is a mixture of normal distributions of ``v`` over ``N(-s, s)``
   (Polson and Scott, 2011), and ``1 / s`` given ``v`` is inverse Gaussian with mean ``1 / |v|`` and
   shape one.
@@ -32,14 +33,13 @@ from onebit.engine.sampling.philox import (
     uniform,
     use,
 )
-from onebit.engine.sampling.room import CHUNK
 
 Array = NDArray[np.float64]
 
 # Where the two series of the density take turns (Devroye, 2009).
 _CUT = 0.64
 # The tilts that have a hat of their own, the area of a strip and room for all strips of a hat. Beyond the
-# last tilt (scores above 20) draws are rarer and slower.
+# last tilt (scores above 20) draws have a hat without strips.
 _TILTS_PER_UNIT = 16
 _TILTS = 160
 _AREA = 1.0 / 144.0
@@ -372,8 +372,8 @@ def draw_polya_gamma(hats, scores, copies, key, sweep, room, out):
 
     ``copies`` is empty where all are one.
     """
-    for first in range(0, scores.shape[0], CHUNK):
-        count = min(CHUNK, scores.shape[0] - first)
+    for first in range(0, scores.shape[0], room[0].shape[0]):
+        count = min(room[0].shape[0], scores.shape[0] - first)
         repeated = copies if copies.shape[0] == 0 else copies[first : first + count]
         polya_gammas(
             hats, count, scores[first : first + count], repeated, key, first, 0, sweep, 0, room,

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from onebit.data.kernels import kernel
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import BLOCK, TILE, products16, weighted_products16, weighted_sum
-from onebit.engine.sampling.room import CHUNK, whole_room
+from onebit.engine.sampling.room import whole_room
 from onebit.engine.sampling.target import Target
 from onebit.model.losses import LOGISTIC_CODE, decays
 
@@ -73,7 +73,7 @@ def along_blocks(
     Of each block, one chunk in ``stride`` counts for the curvature, and for the others.
     """
     products, places, slopes, bends, times, signs, part, tile, curvature, slope, own, of_chunk = room
-    margin, away, decays_, _ = of_chunk
+    margin, away, decay, _ = of_chunk
     size, lines, width, wide = rank + 3, curvature.shape[0], curvature.shape[1], other.shape[1]
     # Of centred column effects, what is gathered is the effect itself.
     moved = np.float32(other_centre * scale[rank + 1])
@@ -106,24 +106,23 @@ def along_blocks(
                 margin[count] = signs[count] * score
                 away[count] = abs(margin[count])
                 count += 1
-                if count < CHUNK and not (last_row and k + 1 == start[i + 1]):
+                if count < margin.shape[0] and not (last_row and k + 1 == start[i + 1]):
                     continue
                 if loss == LOGISTIC_CODE:
-                    decays(count, away, decays_)
+                    decays(count, away, decay)
                     short, product = _ZERO, _ONE
                     for t in range(count):
                         u = times[t] if weighted else _ONE
-                        decay = decays_[t]
-                        inverse = _ONE / (_ONE + decay)
-                        wrong = (decay if margin[t] > _ZERO else _ONE) * inverse
+                        inverse = _ONE / (_ONE + decay[t])
+                        wrong = (decay[t] if margin[t] > _ZERO else _ONE) * inverse
                         short += u * _HALF * (away[t] - margin[t])
-                        product *= _ONE if weighted else _ONE + decay
+                        product *= _ONE if weighted else _ONE + decay[t]
                         slopes[t] = u * signs[t] * wrong
-                        bends[t] = u * decay * inverse * inverse
+                        bends[t] = u * decay[t] * inverse * inverse
                     value -= float(short) + math.log(float(product))
                     if weighted:
                         for t in range(count):
-                            value -= float(times[t]) * math.log1p(float(decays_[t]))
+                            value -= float(times[t]) * math.log1p(float(decay[t]))
                 else:
                     for t in range(count):
                         u = times[t] if weighted else _ONE
