@@ -66,7 +66,6 @@ LARGEST_COPIES = 10_000
 # so that a loop ends whatever the numbers are.
 _MOST_PROPOSALS = 63
 
-
 # Numbers in single precision. The root of one half as an integer, and the bits of a mantissa.
 _ONE, _TWO, _HALF, _NAN = (np.float32(value) for value in (1.0, 2.0, 0.5, math.nan))
 _UNIT, _WORD, _LN_2 = np.float32(2.0**-32), np.int32(32), np.float32(math.log(2.0))
