@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onebit import LogisticCompleter, Observations
-from onebit.data.observations import View
+from onebit.data.sorting import View
 from onebit.engine.cpu.side import Side
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.rotation import Change, _column_scales, best_coordinates

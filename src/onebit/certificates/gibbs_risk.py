@@ -19,7 +19,8 @@ from scipy.special import ndtr
 
 from onebit.certificates.bounds import kl_inverse
 from onebit.data.kernels import kernel
-from onebit.data.observations import Observations, View
+from onebit.data.observations import Observations
+from onebit.data.sorting import View
 from onebit.model.posterior import Posterior
 
 Array = NDArray[np.float64]

@@ -15,7 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from onebit.completers.base import PairClassifier
 from onebit.completers.logistic import LogisticCompleter
-from onebit.data.observations import Entries, Observations
+from onebit.data.observations import Observations
+from onebit.data.sorting import Entries
 
 Array = NDArray[np.float64]
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from onebit.completers.predictions import Answers, Codes, Predictions, table_blocks
 from onebit.data.ids import IdIndex
-from onebit.data.observations import Observations, View
+from onebit.data.observations import Observations
+from onebit.data.sorting import View
 
 OUTPUTS = ("probability", "answer", "score")
 # Entries that are predicted at a time.

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from onebit.data.given_features import FeatureError, Given, given
 from onebit.data.ids import IdIndex, pair_columns
-from onebit.data.observations import Observations, View
+from onebit.data.observations import Observations
 from onebit.data.sides import MEMBERS
+from onebit.data.sorting import View
 
 Codes = NDArray[np.int32]
 Part = tuple[int, Any, Codes, NDArray[np.int8]]

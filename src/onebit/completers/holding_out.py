@@ -11,7 +11,8 @@ from sklearn.utils import check_random_state
 
 from onebit.data.holding import Division, divided
 from onebit.data.numbers import is_number
-from onebit.data.observations import Entries, Observations
+from onebit.data.observations import Observations
+from onebit.data.sorting import Entries
 
 Marks = NDArray[np.bool_]
 

@@ -18,8 +18,8 @@ from onebit.completers.predictions import Answers, Codes, Predictions
 from onebit.completers.predictors import Predictor
 from onebit.completers.questions import check_share
 from onebit.data.ids import IdIndex, pair_columns
-from onebit.data.observations import View
 from onebit.data.sides import MEMBERS
+from onebit.data.sorting import View
 from onebit.engine.sampling.sampler import Averages
 from onebit.engine.workers import Machine
 from onebit.model.draws import Draws

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
 
 from onebit.completers.predictions import Predictions
-from onebit.data.observations import View
+from onebit.data.sorting import View
 from onebit.engine import scoring
 from onebit.engine.cpu.threads import threads
 from onebit.engine.fold_in import fold_in

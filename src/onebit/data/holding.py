@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data.observations import Entries, Observations
+from onebit.data.observations import Observations
 from onebit.data.signs import check_same_way
+from onebit.data.sorting import Entries
 
 Codes = NDArray[np.int32]
 Marks = NDArray[np.bool_]

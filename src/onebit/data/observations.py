@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,139 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from onebit.data import hashing
 from onebit.data.ids import IdIndex, pair_columns
-from onebit.data.kernels import kernel
 from onebit.data.signs import dense_numbers, signs, signs_of_pairs
+from onebit.data.sorting import Entries, Pool, View, sorted_views, views_of_rows
 from onebit.data.weights import weights_of
 
 MAX_SIZE = np.iinfo(np.int32).max
 
 
-@dataclass(frozen=True)
-class View:
-    """The observations of every row (or of every column), stored one after the other.
-
-    The answers of row ``i`` are ``start[i]:start[i + 1]`` of ``index`` (which column) and ``sign``
-    (-1 or 1). ``weight`` is empty when all answers weigh the same.
-    """
-
-    start: NDArray[np.int64]
-    index: NDArray[np.int32]
-    sign: NDArray[np.int8]
-    weight: NDArray[np.float32]
-
-    @property
-    def size(self) -> int:
-        """The number of rows (or columns)."""
-        return len(self.start) - 1
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """The number of answers of each row (or column)."""
-        return np.diff(self.start)
-
-    def freeze(self) -> None:
-        """Let nobody write to the arrays from here on."""
-        for array in (self.start, self.index, self.sign, self.weight):
-            array.setflags(write=False)
-
-    def owners(self) -> NDArray[np.int32]:
-        """Return, for each observation, the row (or column) that it belongs to."""
-        return np.repeat(np.arange(self.size, dtype=np.int32), self.counts)
-
-
-class Entries(NamedTuple):
-    """Observations one by one: codes, signs and, if there are any, weights."""
-
-    rows: NDArray[np.int32]
-    columns: NDArray[np.int32]
-    sign: NDArray[np.int8]
-    weight: NDArray[np.float32] | None
-
-    def on_host(self) -> Entries:
-        """Return the same in this machine's own memory."""
-        return self
-
-
-@kernel(nogil=True)
-def _sort_loose(owner, other, sign, weight, cursor, index, signs, weights):
-    """Write the answers owner by owner, negative ones first, otherwise in the order they came.
-
-    ``cursor[i]`` is where the answers of owner ``i`` begin; it moves to where they end.
-    """
-    for wanted in (-1, 1):
-        for k in range(len(owner)):
-            if sign[k] == wanted:
-                at = cursor[owner[k]]
-                cursor[owner[k]] = at + 1
-                index[at], signs[at] = other[k], wanted
-                if len(weight):
-                    weights[at] = weight[k]
-
-
-@kernel(nogil=True)
-def _turn(start, index, sign, weight, cursor, turned_index, turned_sign, turned_weight):
-    """Write a view the other way round: the answers of every row as answers of every column."""
-    for i in range(len(start) - 1):
-        for k in range(start[i], start[i + 1]):
-            at = cursor[index[k]]
-            cursor[index[k]] = at + 1
-            turned_index[at], turned_sign[at] = i, sign[k]
-            if len(weight):
-                turned_weight[at] = weight[k]
-
-
-@kernel(nogil=True)
-def _count(owner, counts):
-    for k in range(len(owner)):
-        counts[owner[k]] += 1
-
-
-def _starts(owner: NDArray[np.int32], size: int) -> NDArray[np.int64]:
-    start = np.zeros(size + 1, dtype=np.int64)
-    _count(owner, start[1:])
-    np.cumsum(start, out=start)
-    return start
-
-
-def _empty_view(start: NDArray[np.int64], weight: NDArray[np.float32]) -> View:
-    n = int(start[-1])
-    return View(start, np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int8), np.empty_like(weight))
-
-
-def _sorted_views(entries: Entries, shape: tuple[int, int]) -> tuple[View, View]:
-    """Sort loose answers by row and by column."""
-    rows, columns = (np.ascontiguousarray(codes, dtype=np.int32) for codes in entries[:2])
-    sign, weight = entries.sign, entries.weight
-    if weight is None:
-        weight = np.empty(0, dtype=np.float32)
-    else:
-        order = np.argsort(weight, kind="stable")
-        rows, columns, sign, weight = rows[order], columns[order], sign[order], weight[order]
-    # Each stable sort keeps the order of the one before: rows list their columns in order, columns
-    # their rows, and repeats of one entry their answers, so that results do not depend on the
-    # order in which answers came. The first view by columns is only a step, and overwritten.
-    by_row = _empty_view(_starts(rows, shape[0]), weight)
-    by_column = _empty_view(_starts(columns, shape[1]), weight)
-    _sort_loose(
-        columns, rows, sign, weight, by_column.start[:-1].copy(), by_column.index, by_column.sign,
-        by_column.weight,
-    )  # fmt: skip
-    for view, turned in ((by_column, by_row), (by_row, by_column)):
-        _turn(
-            view.start, view.index, view.sign, view.weight, turned.start[:-1].copy(), turned.index,
-            turned.sign, turned.weight,
-        )  # fmt: skip
-    for view in (by_row, by_column):
-        view.freeze()
-    return by_row, by_column
-
-
 class _Held:
     """The answers of some observations and their copies: loose, then sorted. Threads may ask at once."""
 
-    def __init__(self, loose: Any) -> None:
+    def __init__(self, loose: Any, views: tuple[View, View] | None = None) -> None:
         self.loose: Any | None = loose
-        self._views: tuple[View, View] | None = None
+        self._views = views
 
     @property
     def nbytes(self) -> int:
@@ -155,11 +35,11 @@ class _Held:
         )
         return sum(array.nbytes for part in parts for array in part if array is not None)
 
-    def sorted(self, shape: tuple[int, int]) -> tuple[View, View]:
+    def sorted(self, shape: tuple[int, int], pool: Pool | None = None) -> tuple[View, View]:
         """Return the views by row and by column."""
         loose, views = self.loose, self._views
         if views is None and loose is not None:
-            views = self._views = _sorted_views(loose.on_host(), shape)
+            views = self._views = sorted_views(loose.on_host(), shape, pool)
             self.loose = None
         views = views or self._views
         assert views is not None
@@ -170,7 +50,7 @@ class _Held:
 class Observations:
     """A yes/no matrix with blanks: ids of its rows and columns and the two sorted views.
 
-    Answers are sorted when a view is first asked for.
+    Answers are sorted when a view is first asked for, or by ``sort``.
 
     One entry may be answered several times, also with contradicting answers: the paper's
     observations are drawn with repetition, and each answer counts.
@@ -256,6 +136,10 @@ class Observations:
         """The answers of every column."""
         return self._held.sorted(self.shape)[1]
 
+    def sort(self, pool: Pool) -> None:
+        """Sort the answers on several threads, if they are not sorted yet."""
+        self._held.sorted(self.shape, pool)
+
     @property
     def loose(self) -> Any | None:
         """The answers one by one, as long as nobody has asked for a view."""
@@ -326,6 +210,12 @@ class Observations:
         """Return some of the observations (positions in row order), over the same rows and columns."""
         taken = Observations.from_codes(self.rows, self.columns, *self.entries(positions), self.classes)
         return taken.told(self.features)
+
+    def of_rows(self, rows: NDArray[np.int64], pool: Pool | None = None) -> Observations:
+        """Return the answers of some rows (codes in order), over all columns; features are left out."""
+        views = views_of_rows(self.by_row, rows, self.shape[1], pool)
+        few, n = IdIndex(self.rows.labels[rows], self.rows.side), len(views[0].index)
+        return Observations(few, self.columns, self.classes, n, self.weighted, _Held(None, views))
 
     def over(self, rows: IdIndex, columns: IdIndex) -> Observations:
         """Return the same answers over indexes that know more ids: those appended have none."""

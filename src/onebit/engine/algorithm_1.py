@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from onebit.data import checked
 from onebit.data.kernels import kernel
-from onebit.data.observations import Observations, View
+from onebit.data.observations import Observations
+from onebit.data.sorting import View
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.crew import Callback, Progress
 from onebit.engine.descent import Fit, Schedule

@@ -106,6 +106,8 @@ def fit(
             SAMPLERS.begin(workers.count)
     elif recipe.full and not workers.on_gpu:
         begin_compiling(workers.count)
+    if isinstance(workers, Cpu):
+        observations.sort(workers.pool)
     calibration = None
     if recipe.loss is HINGE:
         calibration, first = _calibrated(recipe, observations, workers, rng, callback)
@@ -180,7 +182,7 @@ def _begun(
     # A GPU's rounds are cheap, and a loss without a majoriser may end elsewhere.
     if not isinstance(workers, Cpu) or recipe.paper or recipe.sparse or recipe.loss.step < 1.0:
         return None
-    part = part_of(observations, hierarchy.rank, rng)
+    part = part_of(observations, hierarchy.rank, rng, workers.pool)
     if part is None:
         return None
     alone = Cpu(workers.pool)  # without a checkpoint: it is found again in less time than a round takes

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from onebit.data.observations import View
+from onebit.data.sorting import View
 from onebit.engine.cpu.side import Side, gather_table
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.known import Told

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from onebit.data.ids import IdIndex
-from onebit.data.observations import Entries, Observations
+from onebit.data.observations import Observations
+from onebit.engine.cpu.threads import Threads
 from onebit.engine.descent import LARGE_TABLE, Schedule
 from onebit.engine.recipe import Recipe
 from onebit.model.gaussians import Gaussians
@@ -31,26 +31,19 @@ _SHARES = (0.125, 0.25)
 _ROUNDS = 5
 
 
-def part_of(observations: Observations, rank: int, rng: np.random.Generator) -> Observations | None:
+def part_of(
+    observations: Observations, rank: int, rng: np.random.Generator, pool: Threads | None = None
+) -> Observations | None:
     """Return the answers of some rows to start from; None where all are too few, or too few of a row."""
     n, (rows, columns) = observations.n, observations.shape
     least = _ANSWERS_EACH * (rank + 1)
     shares = [share for share in _SHARES if share * n >= least * columns]
     if rank == 0 or n < _FEWEST_ANSWERS or n < least * rows or not shares:
         return None
-    chosen = rng.random(rows) < shares[0]
-    if chosen.sum() < least:  # few rows, whose entries were answered again and again
+    chosen = np.flatnonzero(rng.random(rows) < shares[0])
+    if len(chosen) < least:  # few rows, whose entries were answered again and again
         return None
-    view = observations.by_row
-    taken, counts = np.repeat(chosen, view.counts), view.counts[chosen]
-    entries = Entries(
-        np.repeat(np.arange(len(counts), dtype=np.int32), counts),
-        view.index[taken],
-        view.sign[taken],
-        view.weight[taken] if len(view.weight) else None,
-    )
-    few = IdIndex(observations.rows.labels[chosen], observations.rows.side)
-    return Observations.from_loose(few, observations.columns, entries, observations.classes)
+    return observations.of_rows(chosen, pool)
 
 
 def part_recipe(whole: Recipe) -> Recipe:

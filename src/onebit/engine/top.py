@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data.kernels import kernel
-from onebit.data.observations import View
+from onebit.data.sorting import View
 from onebit.engine.cpu.threads import threads
 from onebit.engine.gpu import device as gpus
 from onebit.model.posterior import Posterior

@@ -20,8 +20,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from onebit.data.ids import IdIndex
-from onebit.data.observations import Observations, View
+from onebit.data.observations import Observations
 from onebit.data.sides import MEMBERS
+from onebit.data.sorting import View
 from onebit.engine.cpu.apart import Natural
 from onebit.engine.cpu.side import Side
 from onebit.engine.cpu.threads import Threads

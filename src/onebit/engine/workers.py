@@ -118,7 +118,7 @@ class Cpu:
             presence = CpuPresence(observations, self.pool)
             few = None
             if self.checkpoint is None:
-                few = part_of(observations, hierarchy.rank, np.random.default_rng(0))
+                few = part_of(observations, hierarchy.rank, np.random.default_rng(0), self.pool)
             if few is not None and few.shape[0] >= ENOUGH_ROWS:
                 part = CpuPresence(few, self.pool)
         features = observations.features

@@ -10,7 +10,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from onebit.data import checked
-from onebit.data.observations import View
+from onebit.data.sorting import View
 from onebit.data.storage import Tensors
 from onebit.model.regression import LARGEST_WIDTH
 

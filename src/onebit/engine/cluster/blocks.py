@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from onebit.data.holding import Cut, Taken, taken_out
 from onebit.data.ids import IdIndex
-from onebit.data.observations import Observations, View
+from onebit.data.observations import Observations
 from onebit.data.sides import MEMBERS
+from onebit.data.sorting import View
 from onebit.engine.cluster.client import Cluster
 from onebit.engine.cluster.reading import Block
 from onebit.engine.cpu.threads import Threads

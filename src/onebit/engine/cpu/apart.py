@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data.kernels import kernel
-from onebit.data.observations import View
+from onebit.data.sorting import View
 from onebit.engine.cpu.layout import Layout, lines_of_zeros, whole_blocks
 from onebit.engine.cpu.passes import FAST, move, walk
 from onebit.engine.cpu.room import chunk_room, row_room

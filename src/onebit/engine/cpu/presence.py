@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data.kernels import kernel
-from onebit.data.observations import Observations, View
+from onebit.data.observations import Observations
+from onebit.data.sorting import View
 from onebit.engine.cpu import tall
 from onebit.engine.cpu.layout import lines_of_zeros, whole_blocks
 from onebit.engine.cpu.passes import add_lines

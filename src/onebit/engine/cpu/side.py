@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data.observations import View
+from onebit.data.sorting import View
 from onebit.engine.cpu import passes as kernels
 from onebit.engine.cpu import tall
 from onebit.engine.cpu.apart import Natural, accumulated, full_table, solve_diagonal, solve_full

@@ -13,7 +13,7 @@ import torch
 import triton
 from numpy.typing import NDArray
 
-from onebit.data.observations import View
+from onebit.data.sorting import View
 from onebit.engine.cpu.apart import Natural
 from onebit.engine.cpu.layout import Layout
 from onebit.engine.cpu.side import Side

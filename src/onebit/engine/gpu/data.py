@@ -14,7 +14,7 @@ from functools import cached_property
 
 import torch
 
-from onebit.data.observations import View
+from onebit.data.sorting import View
 from onebit.engine.gpu.transfer import as_tensor, to_device
 
 # Answers of a chunk; lines of partial sums that are added up at once.

@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from onebit.data.ids import IdIndex, in_small_range, pair_columns
-from onebit.data.observations import Entries, Observations
+from onebit.data.observations import Observations
 from onebit.data.sides import MEMBERS
+from onebit.data.sorting import Entries
 from onebit.engine.gpu.data import DeviceView
 from onebit.engine.gpu.memory import usable_bytes
 from onebit.engine.gpu.transfer import to_device, to_host

@@ -10,7 +10,7 @@ import torch
 import triton
 from numpy.typing import NDArray
 
-from onebit.data.observations import View
+from onebit.data.sorting import View
 from onebit.engine.gpu import prediction_kernels as kernels
 from onebit.engine.gpu.transfer import to_device, to_host
 from onebit.model.calibration import CERTAINTY, SCALES, WEIGHTS

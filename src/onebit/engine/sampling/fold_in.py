@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data.observations import View
+from onebit.data.sorting import View
 from onebit.engine.cpu.vectors import LANES
 from onebit.engine.sampling import passes
 from onebit.engine.sampling.philox import chain_key, sweep_generator

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data.observations import Observations, View
+from onebit.data.observations import Observations
+from onebit.data.sorting import View
 from onebit.engine.cpu.layout import lines_of_zeros, whole_blocks
 from onebit.engine.cpu.vectors import LANES
 from onebit.engine.known import NOTHING, Known
