@@ -44,7 +44,7 @@ GPU, CLUSTER = ("src/onebit/engine/gpu/*.py",), ("src/onebit/engine/cluster/*.py
 # Averages over these are what a sampled model predicts.
 KEPT_DRAWS = ("src/onebit/engine/sampling/kept.py",)
 SAMPLER = ("src/onebit/engine/sampling/*.py",)
-SEARCH = ("src/onebit/completers/search.py", "src/onebit/completers/efforts.py")
+SEARCH = tuple(f"src/onebit/completers/{name}.py" for name in ("search", "trials", "efforts"))
 CERTIFICATES = ("src/onebit/certificates/*.py",)
 ASKING = tuple(
     f"src/onebit/completers/{name}.py"

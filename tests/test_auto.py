@@ -9,8 +9,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from onebit import AutoCompleter, GibbsCompleter, LogisticCompleter, load, simulate
-from onebit.completers.efforts import EFFORTS, Budget
+from onebit.completers.efforts import EFFORTS, LONG, Budget
 from onebit.completers.search import FIRST, Search, sampled_recipe
+from onebit.completers.trials import Trial
 from onebit.data.observations import Observations
 from onebit.engine.workers import Cpu
 from onebit.model.losses import HINGE
@@ -219,8 +220,8 @@ def test_nothing_is_sampled_beyond_the_stated_seconds(small_world):
 def test_an_effort_buys_sweeps_by_a_reckoning_that_grows_with_the_table_and_the_rank():
     quick, thorough = (Budget(*EFFORTS[name]) for name in ("quick", "thorough"))
     shape, n = (2000, 1500), 100_000
-    assert quick.sweep(shape, n, 20) > 1.5 * quick.sweep(shape, n, 10)
-    assert quick.sweep(shape, 10 * n, 10) > 5 * quick.sweep(shape, n, 10)
+    assert quick.sweep(shape, n, 20) > 1.3 * quick.sweep(shape, n, 10)
+    assert quick.sweep(shape, 10 * n, 10) > 3 * quick.sweep(shape, n, 10)
     assert Budget(1.0, 5, on_gpu=True).sweep(shape, 10**8, 10) < 0.01 * quick.sweep(shape, 10**8, 10)
     few, many = (budget.plan(shape, n, 10, 2.0) for budget in (quick, thorough))
     for budget, plan in ((quick, few), (thorough, many)):
@@ -237,6 +238,54 @@ def test_an_effort_buys_sweeps_by_a_reckoning_that_grows_with_the_table_and_the_
     assert quick.plan(shape, n, 40, 18.0).n_chains == 1
     asked = Budget(12.0, 200, n_samples=7, n_chains=3, n_burn_in=1).plan(shape, n, 10, 0.0)
     assert (asked.n_samples, asked.n_chains, asked.n_burn_in, asked.settle) == (7, 3, 1, None)
+
+
+def test_chains_are_two_or_four_so_that_two_cores_are_never_idle():
+    shape, n = (400, 300), 20_000
+    counts = {Budget(seconds, 3000).plan(shape, n, 10, 0.0).n_chains for seconds in np.geomspace(1, 2000)}
+    assert counts == {1, 2, 4}
+    long = Budget(2000.0, 3000).plan(shape, n, 10, 0.0)
+    assert long.sweeps >= LONG
+    asked = Budget(200.0, 3000, n_samples=9).plan((50, 40), 1500, 10, 0.0)
+    assert asked.n_chains == 4
+
+
+def test_an_effort_is_reckoned_for_the_architecture_of_the_machine(monkeypatch):
+    found = {}
+    for machine in ("aarch64", "arm64", "x86_64", "AMD64"):
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        found[machine] = Budget(1.0, 5).sweep((2000, 1500), 100_000, 10)
+    assert found["aarch64"] == found["arm64"]
+    assert found["x86_64"] == found["AMD64"] < found["arm64"]
+
+
+def trial_of(rank, losses):
+    recipe = sampled_recipe(replace(FIRST, rank=rank))
+    return Trial(recipe, np.asarray(losses), np.ones(len(losses)), 0.7, 0, (), None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "gain", "worth"),
+    [
+        pytest.param(10_000.0, 0.002, True, id="chains are long"),
+        pytest.param(200.0, 0.002, False, id="chains would be short, and little is gained"),
+        pytest.param(200.0, 0.05, True, id="chains would be short, and much is gained"),
+        pytest.param(10_000.0, -0.002, False, id="nothing is gained"),
+    ],
+)
+def test_a_higher_rank_is_worth_short_chains_only_where_it_gains_much(seconds, gain, worth):
+    rng = np.random.default_rng(0)
+    world = simulate.world("A1", rank=1, shape=(30, 20), density=0.5, seed=0)
+    search = Search(
+        Observations.from_pairs(world.pairs, world.answers),
+        rng,
+        Cpu(),
+        None,
+        budget=Budget(seconds, 3000),
+    )
+    search.shape, search.n = (2500, 17_000), 240_000
+    losses = 0.4 + 0.1 * rng.random(500)
+    assert search._worth_its_rank(trial_of(20, (1.0 - gain) * losses), trial_of(10, losses)) == worth
 
 
 def test_chains_of_the_last_fit_can_be_asked_for(small_world, monkeypatch):

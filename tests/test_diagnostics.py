@@ -100,7 +100,7 @@ def test_auto_lets_chains_go_on_until_they_have_settled_and_else_says_so(world, 
     for name in ("ROUGH_RHAT", "SETTLED_RHAT"):
         monkeypatch.setattr(f"onebit.model.diagnostics.{name}", 99.0 if mixes else 0.5)
     monkeypatch.setattr("onebit.model.diagnostics.ROUGH_ESS", 1.0)
-    monkeypatch.setattr("onebit.completers.search.Trial.log_loss", property(lowest_if_sampled))
+    monkeypatch.setattr("onebit.completers.trials.Trial.log_loss", property(lowest_if_sampled))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = AutoCompleter(random_state=0, effort="quick").fit(world.pairs, world.answers)

@@ -67,8 +67,8 @@ class AutoCompleter(PairClassifier):
     effort : {"quick", "default", "thorough"}
         How long it may sample, by a fixed reckoning that does not look at a clock: 20, 200 or 2,000
         seconds of one core (of the GPU, where it runs there) for the trials and the last fit together,
-        and at most 200, 1,500 or 5,000 draws of each chain: of four chains, or of fewer where four would
-        be shorter than that and than a thousand sweeps. Sampling is tried at rank 10 and, as long as it
+        and at most 200, 3,000 or 5,000 draws of each chain: of four chains, or of two where four would
+        be shorter than that and than two thousand sweeps. Sampling is tried at rank 10 and, as long as it
         gains and there is time, at 20 and 40. Chains stop once they have settled: every R-hat at most
         1.05, every effective sample size at least 100 and the Monte Carlo error of the log-loss at most
         0.0005; otherwise a warning says what they may still move by.

@@ -6,30 +6,54 @@ sweep costs on one core (or on a GPU), and how many fit the seconds that an effo
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from onebit.engine.sampling.plan import Plan
 
 # Seconds of one core (or of a GPU) for sampling, and the most draws of a chain.
 EFFORTS: dict[str, tuple[float, int]] = {
     "quick": (20.0, 200),
-    "default": (200.0, 1500),
+    "default": (200.0, 3000),
     "thorough": (2000.0, 5000),
 }
-# What a sweep of one chain is taken to cost on a core, in seconds: by itself, for each answer and side,
-# and for each row and column, at rank 10; and how that grows with the rank, as a polynomial in its
-# tenth. By the sweeps of five real tables at ranks 10, 20 and 40, two chains on two cores (Neoverse-N1).
-_SWEEP, _ANSWER, _LINE = 1.5e-2, 1.2e-7, 4e-6
-_GROWS = (0.6, 0.32, 0.08)
-# The same on a GPU (H200).
-_GPU_SWEEP, _GPU_ANSWER, _GPU_LINE = 5e-3, 1.2e-10, 1e-9
+
+
+class Cost(NamedTuple):
+    """What a sweep of one chain is taken to cost, in seconds.
+
+    By itself, for each answer and side, and for each row and column, at rank 10; and how that grows with
+    the rank, as a polynomial in its tenth.
+    """
+
+    sweep: float
+    answer: float
+    line: float
+    grows: tuple[float, ...]
+
+
+# On a core: by the sweeps of five or six real tables at ranks 10, 20 and 40, two chains on two cores
+# (Neoverse-N1; Sapphire Rapids).
+_ON_CORES = {
+    "arm64": Cost(1.5e-2, 1.2e-7, 4e-6, (0.6, 0.32, 0.08)),
+    "x86-64": Cost(7.2e-3, 6.3e-8, 6.4e-6, (0.75, 0.175, 0.075)),
+}
+# On a GPU (H200).
+_ON_GPU = Cost(5e-3, 1.2e-10, 1e-9, (0.6, 0.32, 0.08))
 # Short chains that are there to be ranked.
 TRIAL = Plan(n_samples=40, n_burn_in=20, n_chains=2)
-# The chains of the last fit: four, or two or three where four would be shorter than so many sweeps, since
-# what all rows share moves by some hundred; and one where two would have fewer draws than the fewest.
-CHAINS, FEW_CHAINS, LONG, FEWEST = 4, 2, 1000, 50
+# The chains of the last fit: four, or two where four would be shorter than so many sweeps, since what all
+# rows share moves by some fifty to two hundred (three would leave one of two cores idle in every second
+# step); and one where two would have fewer draws than the fewest.
+CHAINS, FEW_CHAINS, LONG, FEWEST = 4, 2, 2000, 50
 # The share of the seconds that a trial may take before its chains are the shortest, and its most draws.
 _TRIAL_SHARE, _LONGEST_TRIAL = 0.1, 200
+
+
+def architecture() -> str:
+    """Return the architecture of this machine, by the name that costs are kept under."""
+    return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86-64"
 
 
 @dataclass(frozen=True)
@@ -57,11 +81,9 @@ class Budget:
 
     def sweep(self, shape: tuple[int, int], n: int, rank: int) -> float:
         """Return the seconds that one sweep of one chain is taken to need."""
-        fixed, answer, line = (
-            (_GPU_SWEEP, _GPU_ANSWER, _GPU_LINE) if self.on_gpu else (_SWEEP, _ANSWER, _LINE)
-        )
-        wide = sum(share * (rank / 10.0) ** power for power, share in enumerate(_GROWS))
-        return wide * (fixed + 2.0 * n * answer + sum(shape) * line)
+        cost = _ON_GPU if self.on_gpu else _ON_CORES[architecture()]
+        wide = sum(share * (rank / 10.0) ** power for power, share in enumerate(cost.grows))
+        return wide * (cost.sweep + 2.0 * n * cost.answer + sum(shape) * cost.line)
 
     def trial(self, shape: tuple[int, int], n: int, rank: int, splits: int) -> tuple[Plan, float]:
         """Return the plan of runs that are there to be ranked, one a split, and their seconds.
@@ -91,7 +113,8 @@ class Budget:
         if chains is None:
             affordable = max(sweeps // (self._burn_in + FEWEST), 1)
             longest = self._burn_in + (self.most_draws if self.n_samples is None else self.n_samples)
-            chains = min(CHAINS, max(sweeps // min(LONG, longest), FEW_CHAINS), affordable)
+            many = affordable >= CHAINS and sweeps // CHAINS >= min(LONG, longest)
+            chains = CHAINS if many else min(FEW_CHAINS, affordable)
         if self.n_samples is not None:
             return Plan(self.n_samples, self._burn_in, chains)
         draws = min(max(sweeps // chains - self._burn_in, FEWEST), self.most_draws)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from onebit.completers.efforts import TRIAL, Budget
+from onebit.completers.trials import Trial, cross_fitted
 from onebit.data.hashing import repeats
 from onebit.data.observations import Observations
 from onebit.engine import scoring
@@ -21,7 +22,7 @@ from onebit.engine.known import Known
 from onebit.engine.recipe import SIDES, Recipe
 from onebit.engine.sampling.plan import Plan
 from onebit.engine.sampling.rehearsal import SAMPLERS
-from onebit.model.calibration import CERTAINTY, Calibration, expected_sigmoid, fit_calibration
+from onebit.model.calibration import CERTAINTY, expected_sigmoid, fit_calibration
 from onebit.model.losses import GIBBS, HINGE, LOGISTIC, Loss
 from onebit.model.posterior import Posterior
 
@@ -57,6 +58,10 @@ _FEWEST_OF_GIBBS = 500
 # every loss nearly sure.
 _WORTH = 0.005
 
+# A higher rank whose chains would have fewer sweeps than this is kept only where it gains such a share of
+# the log-loss: in shorter chains, what all rows share has not mixed.
+_LONG_CHAINS, _WORTH_SHORTER = 1000, 0.005
+
 # The first one is always tried.
 LOSSES = (LOGISTIC, HINGE, GIBBS)
 NO_SAMPLING = Budget(0.0, 0)
@@ -87,36 +92,6 @@ def sampled_recipe(recipe: Recipe, plan: Plan = TRIAL) -> Recipe:
     """Return the exact posterior of the logistic loss with this rank and these effects."""
     plain = Recipe(rank=recipe.rank, sampling=plan, pattern=recipe.pattern)
     return with_effects(plain, recipe.row_effects)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a recipe scored on the held-out answers."""
-
-    recipe: Recipe
-    losses: Array
-    weights: Array
-    accuracy: float
-    rounds: int
-    posteriors: tuple[Posterior, ...]
-    calibration: Calibration | None
-
-    @property
-    def log_loss(self) -> float:
-        """The mean log-loss of the held-out answers."""
-        return float(np.average(self.losses, weights=self.weights))
-
-    def beats(self, other: Trial) -> bool:
-        """Say whether this trial's log-loss is lower by more than the difference's standard error.
-
-        Without that margin a search over many settings follows the noise of its few held-out answers
-        away from good defaults.
-        """
-        difference = other.losses - self.losses
-        gain = np.average(difference, weights=self.weights)
-        share = self.weights / self.weights.sum()
-        error = np.sqrt((share**2 * (difference - gain) ** 2).sum())
-        return bool(gain > error)
 
 
 class Search:
@@ -277,13 +252,19 @@ class Search:
             near = near and alike.recipe.rank == rank
             trial = self.trial(recipe, alike if near else None)
             self.spent += cost
-            if winner is not None and not trial.beats(winner):
+            if winner is not None and not self._worth_its_rank(trial, winner):
                 break
             winner = trial
             if rank >= min(self.shape):
                 break
         # What is exact need not win by a margin.
         return winner if winner is not None and winner.log_loss < best.log_loss else best
+
+    def _worth_its_rank(self, higher: Trial, winner: Trial) -> bool:
+        """Say whether a higher rank gains enough for what its sweeps cost."""
+        plan = self.budget.plan(self.shape, self.n, higher.recipe.rank, self.spent)
+        least = 0.0 if plan.sweeps >= _LONG_CHAINS else _WORTH_SHORTER
+        return higher.beats(winner) and higher.log_loss < (1.0 - least) * winner.log_loss
 
     def final(self, best: Trial | None) -> Recipe:
         """Return the recipe of the last fit; chains may go on until they have settled."""
@@ -382,7 +363,7 @@ class Search:
         if recipe.loss is not LOGISTIC:
             scale_free = recipe.loss is GIBBS
             calibration = fit_calibration(mean, variance, sign, weight, scale_free=scale_free)
-            probability = _cross_fitted(mean, variance, sign, weight, scale_free, self.half)
+            probability = cross_fitted(mean, variance, sign, weight, scale_free, self.half)
         elif recipe.sampling is not None:
             probability = np.clip(chance, CERTAINTY, 1.0 - CERTAINTY)
             decided = probability - 0.5
@@ -391,20 +372,3 @@ class Search:
         losses = -np.log(np.where(sign > 0, probability, 1.0 - probability))
         accuracy = float(np.average(sign * decided > 0, weights=weight))
         return Trial(recipe, losses, weight, accuracy, rounds, posteriors, calibration)
-
-
-def _cross_fitted(
-    mean: Array,
-    variance: Array,
-    sign: NDArray[np.int8],
-    weight: Array,
-    scale_free: bool,
-    half: NDArray[np.bool_],
-) -> Array:
-    """Return calibrated probabilities in which no answer helped to fit the curve that it is scored by."""
-    probability = np.empty_like(mean)
-    for part in (half, ~half):
-        others = mean[~part], variance[~part], sign[~part], weight[~part]
-        curve = fit_calibration(*others, scale_free=scale_free)
-        probability[part] = curve.probability(mean[part], variance[part])
-    return probability

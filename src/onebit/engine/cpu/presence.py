@@ -131,7 +131,8 @@ class CpuPresence(CpuTall):
         """Return the matrix (side 0) or its transpose (side 1) times these vectors."""
         view, wanted = self.views[side], vectors.shape[1]
         table = lines_of_zeros(len(vectors), whole_blocks(wanted))
-        table[:, :wanted] = self.scaled(1 - side, vectors)
+        scale = self.scales[1 - side][:, None]
+        np.multiply(vectors, scale, out=table[:, :wanted], casting="same_kind")
         out = np.empty((view.size, table.shape[1]))
 
         def task(begin: int, end: int) -> None:
