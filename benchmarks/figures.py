@@ -39,7 +39,12 @@ RESULTS = (
     "src/onebit/model/placing.py",
     "src/onebit/model/regression.py",
 )
-ENGINE = ("src/onebit/engine/*.py", "src/onebit/engine/cpu/*.py", "src/onebit/model/*.py")
+ENGINE = (
+    "src/onebit/data/sorting.py",
+    "src/onebit/engine/*.py",
+    "src/onebit/engine/cpu/*.py",
+    "src/onebit/model/*.py",
+)
 GPU, CLUSTER = ("src/onebit/engine/gpu/*.py",), ("src/onebit/engine/cluster/*.py",)
 # Averages over these are what a sampled model predicts.
 KEPT_DRAWS = ("src/onebit/engine/sampling/kept.py",)

@@ -9,8 +9,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from onebit import AutoCompleter, GibbsCompleter, LogisticCompleter, load, simulate
-from onebit.completers.efforts import EFFORTS, LONG, Budget
-from onebit.completers.search import FIRST, Search, sampled_recipe
+from onebit.completers.archive import fit_identity
+from onebit.completers.efforts import EFFORTS, FEWEST, LONG, Budget
+from onebit.completers.search import FIRST, RANKS, Search, sampled_recipe
 from onebit.completers.trials import Trial
 from onebit.data.observations import Observations
 from onebit.engine.workers import Cpu
@@ -240,14 +241,20 @@ def test_an_effort_buys_sweeps_by_a_reckoning_that_grows_with_the_table_and_the_
     assert (asked.n_samples, asked.n_chains, asked.n_burn_in, asked.settle) == (7, 3, 1, None)
 
 
-def test_chains_are_two_or_four_so_that_two_cores_are_never_idle():
+def test_chains_are_four_where_these_are_long_and_two_where_not():
     shape, n = (400, 300), 20_000
-    counts = {Budget(seconds, 3000).plan(shape, n, 10, 0.0).n_chains for seconds in np.geomspace(1, 2000)}
-    assert counts == {1, 2, 4}
-    long = Budget(2000.0, 3000).plan(shape, n, 10, 0.0)
-    assert long.sweeps >= LONG
-    asked = Budget(200.0, 3000, n_samples=9).plan((50, 40), 1500, 10, 0.0)
-    assert asked.n_chains == 4
+    counts = set()
+    for seconds in np.geomspace(1, 2000):
+        budget = Budget(seconds, 3000)
+        plan = budget.plan(shape, n, 10, 0.0)
+        counts.add(plan.n_chains)
+        sweeps = int(seconds / budget.sweep(shape, n, 10))
+        assert (plan.n_chains == 4) == (sweeps // 4 >= LONG)
+        if plan.n_chains == 1:  # two would be shorter than is worth its name
+            assert sweeps // 2 < plan.n_burn_in + FEWEST
+    assert counts == {1, 2, 4}  # three would leave one of two cores idle in every second step
+    assert Budget(20.0, 200).plan((50, 40), 1500, 10, 0.0).n_chains == 4  # all that the effort allows
+    assert Budget(200.0, 3000, n_samples=9).plan((50, 40), 1500, 10, 0.0).n_chains == 4
 
 
 def test_an_effort_is_reckoned_for_the_architecture_of_the_machine(monkeypatch):
@@ -259,33 +266,43 @@ def test_an_effort_is_reckoned_for_the_architecture_of_the_machine(monkeypatch):
     assert found["x86_64"] == found["AMD64"] < found["arm64"]
 
 
-def trial_of(rank, losses):
-    recipe = sampled_recipe(replace(FIRST, rank=rank))
-    return Trial(recipe, np.asarray(losses), np.ones(len(losses)), 0.7, 0, (), None)
+def test_a_checkpoint_is_of_the_architecture_that_its_chains_were_reckoned_for(monkeypatch):
+    found = []
+    for machine in ("aarch64", "x86_64"):
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        found.append(fit_identity(AutoCompleter(random_state=0), None))
+    assert found[0] != found[1]
+    assert found[1] == fit_identity(AutoCompleter(random_state=0, n_jobs=2), None)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "gain", "worth"),
+    ("budget", "gain", "rank"),
     [
-        pytest.param(10_000.0, 0.002, True, id="chains are long"),
-        pytest.param(200.0, 0.002, False, id="chains would be short, and little is gained"),
-        pytest.param(200.0, 0.05, True, id="chains would be short, and much is gained"),
-        pytest.param(10_000.0, -0.002, False, id="nothing is gained"),
+        pytest.param(Budget(20_000.0, 3000), 0.002, 40, id="chains are long"),
+        pytest.param(
+            Budget(200.0, 3000), 0.002, 10, id="higher ranks shorten them, and little is gained"
+        ),
+        pytest.param(Budget(200.0, 3000), 0.05, 40, id="higher ranks shorten them, and much is gained"),
+        pytest.param(Budget(20_000.0, 3000), -0.002, 10, id="nothing is gained"),
+        pytest.param(Budget(20_000.0, 200), 0.002, 40, id="chains are as short at every rank"),
+        pytest.param(Budget(200.0, 3000, n_samples=9), 0.002, 40, id="their length was asked for"),
     ],
 )
-def test_a_higher_rank_is_worth_short_chains_only_where_it_gains_much(seconds, gain, worth):
-    rng = np.random.default_rng(0)
-    world = simulate.world("A1", rank=1, shape=(30, 20), density=0.5, seed=0)
-    search = Search(
-        Observations.from_pairs(world.pairs, world.answers),
-        rng,
-        Cpu(),
-        None,
-        budget=Budget(seconds, 3000),
-    )
+def test_higher_ranks_that_leave_chains_short_are_kept_only_where_they_gain_much(
+    small_world, monkeypatch, budget, gain, rank
+):
+    losses = 0.4 + 0.1 * np.random.default_rng(0).random(500)
+
+    def trial(search, recipe, warm, settle=False):
+        scored = losses * (1.0 - gain) ** (RANKS.index(recipe.rank) + 1)
+        return Trial(recipe, scored, np.ones(500), 0.7, 0, (), None)
+
+    monkeypatch.setattr(Search, "trial", trial)
+    seen = Observations.from_pairs(small_world.pairs, small_world.answers)
+    search = Search(seen, np.random.default_rng(0), Cpu(), None, budget=budget)
     search.shape, search.n = (2500, 17_000), 240_000
-    losses = 0.4 + 0.1 * rng.random(500)
-    assert search._worth_its_rank(trial_of(20, (1.0 - gain) * losses), trial_of(10, losses)) == worth
+    begin = Trial(FIRST, 2.0 * losses, np.ones(500), 0.7, 0, (), None)
+    assert search.sampled(begin).recipe.rank == rank
 
 
 def test_chains_of_the_last_fit_can_be_asked_for(small_world, monkeypatch):

@@ -37,12 +37,14 @@ def fit_identity(model: Any, held: Any) -> dict[str, Any]:
     settings = plain_parameters(model)
     for name in ("n_jobs", "device", "verbose"):  # these change the result by rounding at most
         settings.pop(name, None)
-    return {
+    identity = {
         "version": __version__,
         "model": type(model).__name__,
         "settings": settings,
         "what is held out": held,
     }
+    reckoned_for = getattr(model, "_reckoned_for", None)
+    return identity if reckoned_for is None else identity | {"architecture": reckoned_for}
 
 
 def held_out_state(held: Any) -> tuple[storage.Tensors, dict[str, Any]]:

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from onebit.completers.archive import plain_parameters, restored_parameters
 from onebit.completers.base import Found, PairClassifier, know, logger
 from onebit.completers.bayes import bayes_state, found_of, restored_found
-from onebit.completers.efforts import EFFORTS, Budget
+from onebit.completers.efforts import EFFORTS, Budget, architecture
 from onebit.completers.gibbs import GibbsCompleter
 from onebit.completers.hinge import HingeCompleter
 from onebit.completers.logistic import LogisticCompleter
@@ -68,10 +68,13 @@ class AutoCompleter(PairClassifier):
         How long it may sample, by a fixed reckoning that does not look at a clock: 20, 200 or 2,000
         seconds of one core (of the GPU, where it runs there) for the trials and the last fit together,
         and at most 200, 3,000 or 5,000 draws of each chain: of four chains, or of two where four would
-        be shorter than that and than two thousand sweeps. Sampling is tried at rank 10 and, as long as it
-        gains and there is time, at 20 and 40. Chains stop once they have settled: every R-hat at most
-        1.05, every effective sample size at least 100 and the Monte Carlo error of the log-loss at most
-        0.0005; otherwise a warning says what they may still move by.
+        be shorter than that and than two thousand sweeps (of one where there is no time for two). What
+        a core does in a second is reckoned for arm64 and x86-64 apart, so that machines of the two may
+        find different models under one seed. Sampling is tried at rank 10 and, as long as it gains and
+        there is time, at 20 and 40; where a higher rank would leave chains fewer than 1,000 draws that
+        would have more, it has to gain half a percent of the log-loss. Chains stop once they have
+        settled: every R-hat at most 1.05, every effective sample size at least 100 and the Monte Carlo
+        error of the log-loss at most 0.0005; otherwise a warning says what they may still move by.
     sampling_seconds : float or None
         Another number of seconds. Zero never samples.
     n_samples, n_chains, n_burn_in : int or None
@@ -96,8 +99,9 @@ class AutoCompleter(PairClassifier):
     search_ : pandas.DataFrame
         Every trial: its settings, held-out log-loss and accuracy, rounds, and whether it was chosen. A
         step of the walk is taken where it lowers the log-loss by more than the standard error of the
-        difference, so that the lowest line need not be the choice. The choice was made by these numbers:
-        that of the chosen line is a little too good; ``evaluate`` on other answers has one that is not.
+        difference (for higher ranks of sampling see ``effort``), so that the lowest line need not be the
+        choice. The choice was made by these numbers: that of the chosen line is a little too good;
+        ``evaluate`` on other answers has one that is not.
     posterior_, rank_, objective_
         As for the chosen completer.
 
@@ -206,6 +210,11 @@ class AutoCompleter(PairClassifier):
         know(completer, _as_found_by(completer, found, table), observations)
         chosen = {"completer_": completer, "best_params_": described(recipe), "search_": table}
         return replace(found, attributes=found.attributes | chosen)
+
+    @property
+    def _reckoned_for(self) -> str:
+        """The architecture that an effort is reckoned for: how long chains are depends on it."""
+        return architecture()
 
     def _longer(self) -> str:
         """Return what gives more draws."""

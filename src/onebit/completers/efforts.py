@@ -33,8 +33,8 @@ class Cost(NamedTuple):
     grows: tuple[float, ...]
 
 
-# On a core: by the sweeps of five or six real tables at ranks 10, 20 and 40, two chains on two cores
-# (Neoverse-N1; Sapphire Rapids).
+# On a core: by the sweeps of five (Neoverse-N1) and of six real tables (Sapphire Rapids) at ranks 10, 20
+# and 40, two chains on two cores.
 _ON_CORES = {
     "arm64": Cost(1.5e-2, 1.2e-7, 4e-6, (0.6, 0.32, 0.08)),
     "x86-64": Cost(7.2e-3, 6.3e-8, 6.4e-6, (0.75, 0.175, 0.075)),
@@ -43,16 +43,22 @@ _ON_CORES = {
 _ON_GPU = Cost(5e-3, 1.2e-10, 1e-9, (0.6, 0.32, 0.08))
 # Short chains that are there to be ranked.
 TRIAL = Plan(n_samples=40, n_burn_in=20, n_chains=2)
-# The chains of the last fit: four, or two where four would be shorter than so many sweeps, since what all
-# rows share moves by some fifty to two hundred (three would leave one of two cores idle in every second
-# step); and one where two would have fewer draws than the fewest.
+# The chains of the last fit: four, or two where four would be shorter than so many sweeps and than the
+# effort allows at most, since what all rows share takes fifty to two hundred sweeps to move (three would
+# leave one of two cores idle in every second step); one where two would have fewer draws than the fewest.
 CHAINS, FEW_CHAINS, LONG, FEWEST = 4, 2, 2000, 50
+# A higher rank that leaves chains fewer draws than so many, where a lower one would not, is kept only
+# where it gains this share of the log-loss: in shorter chains, what all rows share has not mixed.
+ENOUGH, WORTH_SHORTER = 1000, 0.005
 # The share of the seconds that a trial may take before its chains are the shortest, and its most draws.
 _TRIAL_SHARE, _LONGEST_TRIAL = 0.1, 200
 
 
 def architecture() -> str:
-    """Return the architecture of this machine, by the name that costs are kept under."""
+    """Return the architecture of this machine, by the name that costs are kept under.
+
+    What is not arm64 is taken for x86-64.
+    """
     return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86-64"
 
 
@@ -119,6 +125,11 @@ class Budget:
             return Plan(self.n_samples, self._burn_in, chains)
         draws = min(max(sweeps // chains - self._burn_in, FEWEST), self.most_draws)
         return Plan(draws, self._burn_in, chains, settle="auto")
+
+    def too_short(self, shape: tuple[int, int], n: int, rank: int, higher: int, spent: float) -> bool:
+        """Say whether a higher rank would make chains of the last fit too short."""
+        few, many = (self.plan(shape, n, tried, spent).n_samples for tried in (higher, rank))
+        return few < min(ENOUGH, many)
 
     def sentence(self, seconds: float, cores: int) -> str:
         """Say how long sampling will take at most.

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from onebit.completers.efforts import TRIAL, Budget
+from onebit.completers.efforts import TRIAL, WORTH_SHORTER, Budget
 from onebit.completers.trials import Trial, cross_fitted
 from onebit.data.hashing import repeats
 from onebit.data.observations import Observations
@@ -58,10 +58,6 @@ _FEWEST_OF_GIBBS = 500
 # every loss nearly sure.
 _WORTH = 0.005
 
-# A higher rank whose chains would have fewer sweeps than this is kept only where it gains such a share of
-# the log-loss: in shorter chains, what all rows share has not mixed.
-_LONG_CHAINS, _WORTH_SHORTER = 1000, 0.005
-
 # The first one is always tried.
 LOSSES = (LOGISTIC, HINGE, GIBBS)
 NO_SAMPLING = Budget(0.0, 0)
@@ -107,6 +103,7 @@ class Search:
         budget: Budget = NO_SAMPLING,
         losses: tuple[Loss, ...] = LOSSES,
     ) -> None:
+        crew.sort(observations)
         self.pattern = pattern
         self.hinge = HINGE in losses
         # Nothing that is known of rows and columns goes with the Gibbs loss.
@@ -231,7 +228,7 @@ class Search:
         return trial if trial.beats(best) else best
 
     def sampled(self, best: Trial) -> Trial:
-        """Try the exact posterior of the logistic loss, at higher ranks as long as it gains from them."""
+        """Try the exact posterior of the logistic loss, at higher ranks as long as they are worth it."""
         if self.weighted:
             return best
         winner: Trial | None = None
@@ -261,9 +258,10 @@ class Search:
         return winner if winner is not None and winner.log_loss < best.log_loss else best
 
     def _worth_its_rank(self, higher: Trial, winner: Trial) -> bool:
-        """Say whether a higher rank gains enough for what its sweeps cost."""
-        plan = self.budget.plan(self.shape, self.n, higher.recipe.rank, self.spent)
-        least = 0.0 if plan.sweeps >= _LONG_CHAINS else _WORTH_SHORTER
+        """Say whether a higher rank gains enough: more where its chains would be too short for that."""
+        ranks = winner.recipe.rank, higher.recipe.rank
+        too_short = self.budget.too_short(self.shape, self.n, *ranks, self.spent)
+        least = WORTH_SHORTER if too_short else 0.0
         return higher.beats(winner) and higher.log_loss < (1.0 - least) * winner.log_loss
 
     def final(self, best: Trial | None) -> Recipe:

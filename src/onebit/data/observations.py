@@ -137,7 +137,7 @@ class Observations:
         return self._held.sorted(self.shape)[1]
 
     def sort(self, pool: Pool) -> None:
-        """Sort the answers on several threads, if they are not sorted yet."""
+        """Sort the answers, if they are not sorted yet, on several threads (``data.sorting.Pool``)."""
         self._held.sorted(self.shape, pool)
 
     @property
@@ -212,8 +212,9 @@ class Observations:
         return taken.told(self.features)
 
     def of_rows(self, rows: NDArray[np.int64], pool: Pool | None = None) -> Observations:
-        """Return the answers of some rows (codes in order), over all columns; features are left out."""
-        views = views_of_rows(self.by_row, rows, self.shape[1], pool)
+        """Return the answers of some rows (ascending codes), over all columns; features are left out."""
+        by_row = self._held.sorted(self.shape, pool)[0]
+        views = views_of_rows(by_row, rows, self.shape[1], pool)
         few, n = IdIndex(self.rows.labels[rows], self.rows.side), len(views[0].index)
         return Observations(few, self.columns, self.classes, n, self.weighted, _Held(None, views))
 

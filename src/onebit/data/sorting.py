@@ -13,7 +13,7 @@ from onebit.data.kernels import kernel
 
 Counts = NDArray[np.int64]
 
-# Fewer answers are sorted before threads have begun.
+# Fewer answers are sorted before another thread has begun.
 _FEWEST_A_THREAD = 200_000
 
 
@@ -115,35 +115,29 @@ def _turn(begin, end, start, index, sign, weight, cursor, turned_index, turned_s
                 turned_weight[at] = weight[k]
 
 
-def _empty_view(start: NDArray[np.int64], weight: NDArray[np.float32]) -> View:
+def _empty_view(start: Counts, weighted: bool) -> View:
     n = int(start[-1])
-    return View(start, np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int8), np.empty_like(weight))
+    weight = np.empty(n if weighted else 0, dtype=np.float32)
+    return View(start, np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int8), weight)
 
 
-class _Pieces:
-    """Consecutive pieces of the answers, one for each of some threads, and what is counted in each.
+def _pieces(pool: Pool | None, answers: int, shape: tuple[int, int]) -> int:
+    """Return into how many pieces answers are cut for some threads.
 
-    A piece writes its answers behind those of the pieces before it, so that the result does not depend
-    on how many there are.
+    Each has enough to do, and what is counted of its rows or columns takes no more room than the answers.
     """
+    if pool is None:
+        return 1
+    return max(min(pool.count, answers // _FEWEST_A_THREAD, answers // max(shape)), 1)
 
-    def __init__(self, cuts: Counts, pool: Pool | None) -> None:
-        self.cuts, self.pool = [int(cut) for cut in cuts], pool
 
-    def each(self, task: Callable[[int, int, int], object]) -> None:
-        """Run ``task(piece, begin, end)`` for every piece."""
-
-        def run(piece: int) -> None:
-            task(piece, self.cuts[piece], self.cuts[piece + 1])
-
-        if self.pool is None:
-            run(0)
-        else:
-            self.pool.each(run, len(self.cuts) - 1)
-
-    def zeros(self, *shape: int) -> Counts:
-        """Return room for what is counted in each piece."""
-        return np.zeros((len(self.cuts) - 1, *shape), np.int64)
+def _each(pool: Pool | None, task: Callable[[int], object], pieces: int) -> None:
+    """Run a task for every piece."""
+    if pool is None or pieces == 1:
+        for piece in range(pieces):
+            task(piece)
+    else:
+        pool.each(task, pieces)
 
 
 def _starts(counts: Counts) -> Counts:
@@ -153,35 +147,47 @@ def _starts(counts: Counts) -> Counts:
     return start
 
 
-def _behind(counts: Counts) -> Counts:
-    """Return how many answers of each owner the pieces before each one have."""
-    return np.cumsum(counts, axis=0) - counts
+def _cursors(counts: Counts, begin: Counts) -> Counts:
+    """Return where each piece writes the answers of each owner: behind those of the pieces before it.
+
+    ``counts`` has what is in each piece, and is written over; ``begin`` is where owners begin. So the
+    result does not depend on how many pieces there are.
+    """
+    ends = counts.sum(axis=0)
+    for piece in range(len(counts) - 1, -1, -1):
+        ends -= counts[piece]
+        counts[piece] = begin + ends
+    return counts
 
 
-def _turned(view: View, others: int, pool: Pool | None, turned: View | None = None) -> View:
-    """Return a view the other way round, written over an earlier one of these answers if it is given."""
-    pieces, lines = 1 if pool is None else pool.count, np.array([0, view.size])
-    cuts = np.array([0, len(view.index)])
-    if pieces > 1:
-        lines = np.searchsorted(view.start, np.linspace(0, cuts[-1], pieces + 1))
-        lines[0], lines[-1] = 0, view.size
-        cuts = view.start[lines]
-    if turned is None or pieces > 1:
-        answers = _Pieces(cuts, pool)
-        counts = answers.zeros(others)
-        answers.each(lambda piece, begin, end: _count(begin, end, view.index, counts[piece]))
-        turned = turned or _empty_view(_starts(counts.sum(axis=0)), view.weight)
-        cursor = turned.start[:-1] + _behind(counts)
+def _turned(view: View, others: int, pool: Pool | None, into: View | None = None) -> View:
+    """Return a view the other way round, written into a view of the same answers if one is given."""
+    answers = len(view.index)
+    pieces = _pieces(pool, answers, (view.size, others))
+    lines = np.searchsorted(view.start, np.linspace(0, answers, pieces + 1)).tolist()
+    lines[0], lines[-1] = 0, view.size
+    if into is None or pieces > 1:
+        counts = np.zeros((pieces, others), np.int64)
+
+        def count(piece: int) -> None:
+            begin, end = (int(view.start[line]) for line in lines[piece : piece + 2])
+            _count(begin, end, view.index, counts[piece])
+
+        _each(pool, count, pieces)
+        into = into or _empty_view(_starts(counts.sum(axis=0)), len(view.weight) > 0)
+        cursors = _cursors(counts, into.start[:-1])
     else:
-        cursor = turned.start[None, :-1].copy()
-    to = turned
+        cursors = into.start[None, :-1].copy()
+    to = into
 
-    def task(piece: int, begin: int, end: int) -> None:
-        _turn(begin, end, view.start, view.index, view.sign, view.weight, cursor[piece], to.index,
-              to.sign, to.weight)  # fmt: skip
+    def turn(piece: int) -> None:
+        _turn(
+            lines[piece], lines[piece + 1], view.start, view.index, view.sign, view.weight,
+            cursors[piece], to.index, to.sign, to.weight,
+        )  # fmt: skip
 
-    _Pieces(lines, pool).each(task)
-    return turned
+    _each(pool, turn, pieces)
+    return to
 
 
 def sorted_views(entries: Entries, shape: tuple[int, int], pool: Pool | None = None) -> tuple[View, View]:
@@ -198,7 +204,7 @@ def sorted_views(entries: Entries, shape: tuple[int, int], pool: Pool | None = N
     """
     rows, columns = (np.ascontiguousarray(codes, dtype=np.int32) for codes in entries[:2])
     sign, weight = entries.sign, entries.weight
-    pool = _worth_it(pool, len(sign))
+    weighted = weight is not None
     if weight is None:
         weight = np.empty(0, dtype=np.float32)
     else:
@@ -207,20 +213,26 @@ def sorted_views(entries: Entries, shape: tuple[int, int], pool: Pool | None = N
     # Each stable sort keeps the order of the one before: rows list their columns in order, columns
     # their rows, and repeats of one entry their answers, so that results do not depend on the
     # order in which answers came. The first view by columns is only a step, and overwritten.
-    threads = 1 if pool is None else pool.count
-    pieces = _Pieces(np.linspace(0, len(sign), threads + 1).astype(np.int64), pool)
-    counts = pieces.zeros(shape[1], 2)
-    pieces.each(lambda piece, begin, end: _count_signs(begin, end, columns, sign, counts[piece]))
+    pieces = _pieces(pool, len(sign), shape)
+    cuts = np.linspace(0, len(sign), pieces + 1).astype(int).tolist()
+    counts = np.zeros((pieces, shape[1], 2), np.int64)
+    _each(
+        pool,
+        lambda piece: _count_signs(cuts[piece], cuts[piece + 1], columns, sign, counts[piece]),
+        pieces,
+    )
     of_both = counts.sum(axis=0)
-    by_column = _empty_view(_starts(of_both.sum(axis=1)), weight)
-    cursor = by_column.start[:-1, None] + np.stack([np.zeros_like(of_both[:, 0]), of_both[:, 0]], axis=1)
-    cursor = cursor + _behind(counts)
+    by_column = _empty_view(_starts(of_both.sum(axis=1)), weighted)
+    begin = np.stack([by_column.start[:-1], by_column.start[:-1] + of_both[:, 0]], axis=1)
+    cursors = _cursors(counts, begin)
 
-    def task(piece: int, begin: int, end: int) -> None:
-        _sort_loose(begin, end, columns, rows, sign, weight, cursor[piece], by_column.index,
-                    by_column.sign, by_column.weight)  # fmt: skip
+    def sort(piece: int) -> None:
+        _sort_loose(
+            cuts[piece], cuts[piece + 1], columns, rows, sign, weight, cursors[piece], by_column.index,
+            by_column.sign, by_column.weight,
+        )  # fmt: skip
 
-    pieces.each(task)
+    _each(pool, sort, pieces)
     by_row = _turned(by_column, shape[0], pool)
     _turned(by_row, shape[1], pool, by_column)
     for view in (by_row, by_column):
@@ -229,10 +241,9 @@ def sorted_views(entries: Entries, shape: tuple[int, int], pool: Pool | None = N
 
 
 @kernel(nogil=True)
-def _copy_rows(begin, end, rows, start, index, sign, weight, taken_start, taken):
-    """Copy some rows of a view, the places ``begin:end`` of ``rows``, to where they begin."""
-    taken_index, taken_sign, taken_weight = taken
-    for i in range(begin, end):
+def _copy_rows(rows, start, index, sign, weight, taken_start, taken_index, taken_sign, taken_weight):
+    """Copy some rows of a view to where they begin."""
+    for i in range(len(rows)):
         to = taken_start[i]
         for k in range(start[rows[i]], start[rows[i] + 1]):
             taken_index[to], taken_sign[to] = index[k], sign[k]
@@ -244,29 +255,29 @@ def _copy_rows(begin, end, rows, start, index, sign, weight, taken_start, taken)
 def views_of_rows(
     view: View, rows: NDArray[np.int64], others: int, pool: Pool | None = None
 ) -> tuple[View, View]:
-    """Return the answers of some rows, in order, by row and by column.
+    """Return the answers of some rows, by row and by column.
 
     Parameters
     ----------
     view : View
         The answers of every row.
     rows : array of codes
-        Which rows.
+        Which rows, in ascending order.
     others : int
         The number of columns.
     pool : Pool, optional
-        Threads to share the work out to.
+        Threads to share the work out to. The views do not depend on them.
     """
-    counts = view.counts[rows]
-    taken = _empty_view(_starts(counts), view.weight[: counts.sum()])
-    into = (taken.index, taken.sign, taken.weight)
-    _copy_rows(0, len(rows), rows, view.start, view.index, view.sign, view.weight, taken.start, into)
-    turned = _turned(taken, others, _worth_it(pool, len(taken.index)))
+    rows = np.asarray(rows)
+    ends = np.concatenate([[-1], rows, [view.size]]) if rows.dtype.kind in "iu" else np.zeros(2)
+    if rows.ndim != 1 or (np.diff(ends) <= 0).any():
+        raise ValueError(f"rows to take are codes below {view.size}, in ascending order, each once")
+    taken = _empty_view(_starts(view.counts[rows]), len(view.weight) > 0)
+    _copy_rows(
+        rows.astype(np.int64), view.start, view.index, view.sign, view.weight, taken.start, taken.index,
+        taken.sign, taken.weight,
+    )  # fmt: skip
+    turned = _turned(taken, others, pool)
     for part in (taken, turned):
         part.freeze()
     return taken, turned
-
-
-def _worth_it(pool: Pool | None, answers: int) -> Pool | None:
-    """Return the threads, where there are several and each has enough to do."""
-    return pool if pool is not None and 1 < pool.count <= answers // _FEWEST_A_THREAD else None

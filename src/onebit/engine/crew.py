@@ -122,6 +122,10 @@ class Workers(Protocol):
         """Return where the next descent, or sampling run, leaves its state; None without a checkpoint."""
         ...
 
+    def sort(self, observations: Observations) -> None:
+        """Sort answers by row and by column, if that is done on this machine's cores."""
+        ...
+
     def start(
         self,
         observations: Observations,

@@ -94,6 +94,7 @@ def fit(
     known : Known, optional
         What ``known_of`` found for these answers before.
     """
+    workers.sort(observations)
     if recipe.sampling is not None:
         # What cannot be sampled is said before the work begins.
         hierarchy = recipe.sampled_hierarchy(recipe.hierarchy(observations.shape))
@@ -106,8 +107,6 @@ def fit(
             SAMPLERS.begin(workers.count)
     elif recipe.full and not workers.on_gpu:
         begin_compiling(workers.count)
-    if isinstance(workers, Cpu):
-        observations.sort(workers.pool)
     calibration = None
     if recipe.loss is HINGE:
         calibration, first = _calibrated(recipe, observations, workers, rng, callback)
@@ -263,6 +262,7 @@ def _calibrated(
     if not recipe.calibrate or held is None:
         return natural_calibration(recipe.temperature), None
     others = observations.take(~held)
+    workers.sort(others)
     known = known_of(recipe, others, workers)
     first = descend(recipe, others, workers, rng, None, callback, known)[0].posterior
     rows, columns, sign, weight = observations.entries(held)

@@ -63,6 +63,10 @@ class Cpu:
         """Return where the next descent, or sampling run, leaves its state."""
         return None if self.checkpoint is None else self.checkpoint.next()
 
+    def sort(self, observations: Observations) -> None:
+        """Sort answers by row and by column, on all threads."""
+        observations.sort(self.pool)
+
     def start(
         self,
         observations: Observations,

@@ -131,6 +131,7 @@ class CpuPresence(CpuTall):
         """Return the matrix (side 0) or its transpose (side 1) times these vectors."""
         view, wanted = self.views[side], vectors.shape[1]
         table = lines_of_zeros(len(vectors), whole_blocks(wanted))
+        # As ``scaled`` does, without an array between.
         scale = self.scales[1 - side][:, None]
         np.multiply(vectors, scale, out=table[:, :wanted], casting="same_kind")
         out = np.empty((view.size, table.shape[1]))

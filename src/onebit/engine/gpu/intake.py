@@ -29,7 +29,7 @@ _ANSWERS = _KINDS | {np.dtype(name) for name in ("float32", "float64")}
 
 
 class DeviceEntries(NamedTuple):
-    """Answers one by one in a GPU's memory; see ``onebit.data.observations.Entries``."""
+    """Answers one by one in a GPU's memory; see ``onebit.data.sorting.Entries``."""
 
     rows: torch.Tensor
     columns: torch.Tensor

@@ -79,6 +79,9 @@ class Gpu:
         """Return where the next descent, or sampling run, leaves its state."""
         return None if self.checkpoint is None else self.checkpoint.next()
 
+    def sort(self, observations: Observations) -> None:
+        """Do nothing: the device sorts its own."""
+
     def start(
         self,
         observations: Observations,
