@@ -275,6 +275,22 @@ def test_a_checkpoint_is_of_the_architecture_that_its_chains_were_reckoned_for(m
     assert found[1] == fit_identity(AutoCompleter(random_state=0, n_jobs=2), None)
 
 
+def test_the_plain_completer_is_always_tried_with_effects_and_pattern(small_world):
+    model = AutoCompleter(random_state=0, sampling_seconds=0)
+    model.fit(small_world.pairs, small_world.answers)
+    tried = model.search_
+    assert not tried["effects"][tried["chosen"]].any()  # the world has none, so that the walk leaves them
+    wanted = {"loss": "logistic", "rank": 10, "temperature": 1.0, "effects": True, "pattern": "both"}
+    assert (tried[list(wanted)] == list(wanted.values())).all(axis=1).any()
+
+
+def test_what_was_asked_for_of_chains_is_not_used_with_weights_and_the_reason_is_said(small_world):
+    model = AutoCompleter(random_state=0, n_samples=9)
+    weights = np.ones(len(small_world.answers))
+    with pytest.warns(ConvergenceWarning, match="nothing was sampled, since the answers have weights"):
+        model.fit(small_world.pairs, small_world.answers, weights)
+
+
 @pytest.mark.parametrize(
     ("budget", "gain", "rank"),
     [

@@ -132,7 +132,10 @@ Samples = Annotated[
         help="Draws of each chain: 100 with --inference sampling; auto goes on until chains settle.",
     ),
 ]
-Chains = Annotated[int | None, typer.Option(min=1, help="Chains, 4 unless given (sampling, auto).")]
+Chains = Annotated[
+    int | None,
+    typer.Option(min=1, help="Chains: 4 unless given; auto makes 4, 2 or 1, as the effort allows."),
+]
 BurnIn = Annotated[
     int | None,
     typer.Option(min=0, help="Sweeps before the first draw, 20 unless given (sampling, auto)."),

@@ -68,7 +68,7 @@ class GibbsCompleter(PairClassifier):
         With ``calibrate``: the curve.
     objective_path_ : ndarray
         The course of the objective. The 0-1 loss has no quadratic majoriser: unlike that of the logistic
-        loss it may rise, by up to a thousandth in a step.
+        loss it may rise: single steps have been seen to raise it by a thousandth.
 
     Examples
     --------

@@ -41,7 +41,8 @@ class LogisticCompleter(PairClassifier):
         The variance that a column keeps without support from the data; unused when ``prior`` is an
         instance. "auto" is 0.03 for the variational posterior and 0.0003 for the sampled one.
     temperature : float, default 1
-        ``lambda / n``. One is the likelihood; tests, votes and model evaluations often gain from 1.5.
+        ``lambda / n``. One is the likelihood; votes, opinion polls and evaluations of models often gain
+        from 1.4 to 2 (variational ones: sampling wants whole numbers).
     covariance : {"full", "diagonal"}
         The posterior of a row: a full covariance, or independent coordinates (less memory).
     effects : bool, "rows" or "columns", default True

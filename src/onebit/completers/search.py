@@ -195,6 +195,8 @@ class Search:
 
     def defended(self, best: Trial) -> Trial:
         """Return the choice, or the plain LogisticCompleter where that did better."""
+        if not best.recipe.row_effects:  # then the pattern was tried without effects alone
+            self.patterned(self.trials[0])
         plain = [
             trial for trial in self.trials if trial.recipe in (FIRST, replace(FIRST, pattern="both"))
         ]
