@@ -67,15 +67,15 @@ class AutoCompleter(PairClassifier):
     effort : {"quick", "default", "thorough"}
         How long it may sample, by a fixed reckoning that does not look at a clock: 20, 200 or 2,000
         seconds of one core (of the GPU, where it runs there) for the trials and the last fit together,
-        and at most 200, 3,000 or 5,000 draws of each chain: of four chains, or of two where four would
-        be shorter than that and than two thousand sweeps (of one where there is no time for two). What a core does
-        in a second is reckoned for arm64 and x86-64 apart, so that machines of the two may find different
-        models under one seed. Sampling is tried at the rank that the search has found (10, 20 or 40) and,
-        as long as it gains and there is time, at the next ones; where a higher rank would leave chains
-        fewer than 1,000 draws that would have more, it has to gain half a percent of the log-loss. Chains
-        stop once they have settled: every R-hat at most 1.05, every effective sample size at least 100
-        and the Monte Carlo error of the log-loss at most 0.0005; otherwise a warning says what they may
-        still move by.
+        and at most 200, 3,000 or 5,000 draws of each chain: of four chains, or of two where four would be
+        shorter than that and than two thousand sweeps (of one where there is no time for two). What a
+        core does in a second is reckoned for arm64 and x86-64 apart, so that machines of the two may find
+        different models under one seed. Sampling is tried at the rank that the search has found (10, 20
+        or 40) and, as long as it gains and there is time, at the next ones; where a higher rank would
+        leave chains fewer than 1,000 draws that would have more, it has to gain half a percent of the
+        log-loss. Chains stop once they have settled: every R-hat at most 1.05, every effective sample
+        size at least 100 and the Monte Carlo error of the log-loss at most 0.0005; otherwise a warning
+        says what they may still move by.
     sampling_seconds : float or None
         Another number of seconds. Zero never samples.
     n_samples, n_chains, n_burn_in : int or None
@@ -101,10 +101,10 @@ class AutoCompleter(PairClassifier):
         Every trial: its settings, held-out log-loss and accuracy, rounds, and whether it was chosen. A
         step along temperature, prior scale or rank, to the hinge loss or to a sparse side is taken where
         it lowers the log-loss by more than the standard error of the difference (for higher ranks of
-        sampling see ``effort``), one to the Gibbs loss where by 0.005 at least, so that the lowest line need not be
-        the choice; effects are left out, and the pattern and sampling are taken, by any gain. The choice
-        was made by these numbers: that of the chosen line is a little too good; ``evaluate`` on other
-        answers has one that is not.
+        sampling see ``effort``), one to the Gibbs loss where by 0.005 at least, so that the lowest line
+        need not be the choice; effects are left out, and the pattern and sampling are taken, by any gain.
+        The choice was made by these numbers: that of the chosen line is a little too good; ``evaluate``
+        on other answers has one that is not.
     posterior_, rank_, objective_
         As for the chosen completer.
 
