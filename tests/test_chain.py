@@ -20,7 +20,7 @@ from onebit.engine.sampling.ellipses import draw_angles, loss_along
 from onebit.engine.sampling.lines import Change, CpuLines
 from onebit.engine.sampling.philox import chain_key
 from onebit.engine.sampling.room import margins_room
-from onebit.engine.sampling.slices import drawn_stretches, slice_draw
+from onebit.engine.sampling.slices import drawn_balances, drawn_stretches, slice_draw
 from onebit.engine.sampling.target import NO_PLACES, HyperDraw, Target, filled_table
 from onebit.model import regression
 from onebit.model.hierarchy import Hierarchy
@@ -435,6 +435,51 @@ def test_stretches_are_drawn_given_each_other():
     for k, expected in enumerate(((weight * g).sum(), (weight * h).sum())):
         size = float(array_stats.ess(sample[None, :, k], chain_axis=0, draw_axis=1, method="mean"))
         assert abs(sample[:, k].mean() - expected) < 4 * sample[:, k].std() / np.sqrt(size)
+
+
+@pytest.mark.parametrize("prior", [InverseGamma(2.0, 1.0), Gamma(3.0, 0.5)], ids=lambda prior: prior.name)
+def test_balances_are_drawn_from_the_prior_of_both_sides(prior):
+    """Of few lines on one side and many on the other, long runs have the moments of quadrature."""
+    sizes, v, energies, found = (4, 30), 0.7, np.array([3.0, 50.0]), []
+    first, second = np.linspace(-3.0, 3.5, 800)[:, None], np.linspace(-1.5, 1.5, 800)[None, :]
+    power, inverse, rate = prior.terms
+    log = (power + 1.0) * (first + second) - inverse / (v * np.exp(first + second))
+    log = log - rate * v * np.exp(first + second)
+    for size, energy, t in zip(sizes, energies, (first, second), strict=True):
+        log = log - size * t - 0.5 * energy / v * np.exp(-2.0 * t)
+    weight = np.exp(log - log.max())
+    weight /= weight.sum()
+    expected = [(weight * np.log(v * np.exp(first + second))).sum(), (weight * first).sum()]
+    expected += [(weight * second).sum()]
+    at = np.zeros(2)
+    for sweep in range(6000):
+        for side in (0, 1):
+            present = v * np.exp(at.sum()), energies[side] * np.exp(at[1 - side] - at[side])
+            energy, variance = np.array([present[1]]), np.array([present[0]])
+            drawn = drawn_balances(side, sizes[side], energy, variance, *prior.terms, (3, 4), sweep)
+            at[side] += np.log(drawn[0])
+        found.append([np.log(v) + at.sum(), *at])
+    sample = np.array(found)
+    for k, moment in enumerate(expected):
+        size = float(array_stats.ess(sample[None, :, k], chain_axis=0, draw_axis=1, method="mean"))
+        assert size > 1000
+        assert abs(sample[:, k].mean() - moment) < 4 * sample[:, k].std() / np.sqrt(size)
+
+
+def test_a_variance_moves_freely_where_one_side_has_many_lines():
+    """Four rows say little of it, two thousand columns hold it fast unless they move with it."""
+    chain = World((4, 2000), hierarchy("inverse-gamma", (4, 2000)), LOGISTIC).chain(
+        np.random.default_rng(5)
+    )
+    rng, before = np.random.default_rng(6), chain.scores(np.arange(4), np.arange(4))
+    logs = []
+    for _ in range(60):
+        chain.sweep += 1
+        moves.move_unnoticed(chain, rng)
+        logs.append(np.log(chain.hyper.factors))
+    chain._settle()
+    np.testing.assert_allclose(chain.scores(np.arange(4), np.arange(4)), before, atol=2e-4)
+    assert np.std(logs[10:], axis=0).min() > 0.15  # 0.02 if columns stay where they are
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ Along some directions no score changes, and the other steps would creep there:
 
 * the effects against each other, ``a + t``, ``b - t``, ``mu + t``;
 * the factors of one side against the effects of the other, ``L_i + c``, ``b_j - c . R_j``;
-* the scale of a column between both sides, ``s L_k``, ``R_k / s``;
+* the size of a column on one side and the other, and its variance with the latter's: ``L_k / sqrt g``,
+  ``sqrt(g) R_k``, ``g gamma_k``. Of many lines the variance alone could hardly move, nor they without it;
 * a column of factors into another, ``L_k + c L_j``, ``R_j - c R_k``.
 
 Each is a draw from the exact conditional along the orbit of a group that leaves the likelihood as it is
@@ -26,9 +27,9 @@ from numpy.typing import NDArray
 
 from onebit.data.kernels import kernel
 from onebit.engine.sampling.lines import Change, Lines, Moments
+from onebit.engine.sampling.slices import drawn_balances
 from onebit.engine.sampling.target import HyperDraw, Target
 from onebit.model.gaussians import positive_root
-from onebit.model.gig import generalised_inverse_gaussian
 
 Array = NDArray[np.float64]
 
@@ -36,15 +37,19 @@ Array = NDArray[np.float64]
 _FARTHEST = 5.0
 # The least curvature of a logarithm's prior, where that is flat or bends the other way.
 _LEAST_CURVATURE = 1e-2
+# Columns that have vanished leave no more of their energy than this.
+_LEAST_ENERGY = 1e-290
 
 
 class Chain(Protocol):
     """What the moves need of a chain; ``onebit.engine.sampling.chain`` has it."""
 
     target: Target
+    key: tuple[int, int]
     lines: Lines
     moments: list[Moments]
     hyper: HyperDraw
+    sweep: int
 
     def change(self, side: int, change: Change) -> None:
         """Change all lines of a side."""
@@ -67,7 +72,7 @@ def move_unnoticed(chain: Chain, rng: np.random.Generator) -> None:
     """Move along what no score notices."""
     hierarchy = chain.target.hierarchy
     if hierarchy.rank:
-        _scales(chain, rng)
+        _scales(chain)
         if hierarchy.rank > 1:
             _columns(chain, rng)
         for side in (0, 1):
@@ -77,13 +82,22 @@ def move_unnoticed(chain: Chain, rng: np.random.Generator) -> None:
         _effects(chain, rng)
 
 
-def _scales(chain: Chain, rng: np.random.Generator) -> None:
-    """Draw the squared scales: ``v^((m1 - m2) / 2 - 1) exp(-(v S_L + S_R / v) / (2 gamma))``."""
-    m1, m2 = chain.target.hierarchy.shape
-    a, b = (np.maximum(chain.energy(side) / chain.hyper.factors, 1e-290) for side in (0, 1))
-    scale = np.sqrt(generalised_inverse_gaussian(0.5 * (m1 - m2), a, b, rng))
-    chain.stretch(0, scale)
-    chain.stretch(1, 1.0 / scale)
+def _scales(chain: Chain) -> None:
+    """Draw how large each column of factors is, on one side and then on the other.
+
+    The standardised factors of the side that its variance goes with stay. What the two draws find depends
+    on each other through the prior of the variance alone.
+    """
+    hierarchy = chain.target.hierarchy
+    for side in (0, 1):
+        energy = np.maximum(chain.energy(side), _LEAST_ENERGY)
+        balances = drawn_balances(
+            side, hierarchy.shape[side], energy, chain.hyper.factors,
+            *hierarchy.factor_prior.terms, chain.key, chain.sweep,
+        )  # fmt: skip
+        chain.stretch(side, 1.0 / np.sqrt(balances))
+        chain.stretch(1 - side, np.sqrt(balances))
+        chain.hyper = replace(chain.hyper, factors=chain.hyper.factors * balances)
 
 
 @kernel(error_model="numpy")

@@ -1,4 +1,4 @@
-"""Slice sampling of the stretches of columns of factors (Neal, 2003): step out, then shrink.
+"""Slice sampling of how large columns of factors are (Neal, 2003): step out, then shrink.
 
 The more answers there are, the thinner is a slice and the more often it shrinks: compiled, with random
 numbers by counters.
@@ -17,7 +17,7 @@ from onebit.engine.sampling.philox import OF_ROWS, ZERO, fine_uniform, random_wo
 _STEPS = 30
 # Most shrinkings of a slice. Each leaves three quarters of it on average: after so many nothing is left.
 _SHRINKS = 500
-# No row has such a number: stretches share the counters of rows.
+# No row has such a number: what is drawn here shares the counters of rows.
 _BEYOND_ROWS = 0xFFFFFFFF
 
 
@@ -80,3 +80,22 @@ def drawn_stretches(curvature, pull, variances, power, inverse, rate, key, sweep
         )
         stretches[k] = math.exp(t)
     return stretches
+
+
+@kernel(error_model="numpy")
+def drawn_balances(side, size, energy, variances, power, inverse, rate, key, sweep):
+    """Draw how the variance of each column grows while one side's factors shrink as the other's grow.
+
+    With a ``g`` for each, the ``size`` lines of the shrinking side, of this ``energy``, are divided by
+    ``sqrt g`` and the other's multiplied by it, which leaves these as likely under a variance ``g v``.
+    The log density of ``log g`` is ``-size log g - energy / (2 v g^2)`` and the prior's of ``g v``.
+    """
+    balances = np.ones(len(variances))
+    for k in range(len(variances)):
+        v = variances[k]
+        t = slice_draw(
+            size - power - 1.0, rate * v, -inverse / v, 0.5 * energy[k] / v, 1.0 / v, key,
+            (1 + side) * len(variances) + k, sweep,
+        )  # fmt: skip
+        balances[k] = math.exp(-t)
+    return balances
