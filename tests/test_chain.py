@@ -438,14 +438,14 @@ def test_stretches_are_drawn_given_each_other():
 
 
 @pytest.mark.parametrize("prior", [InverseGamma(2.0, 1.0), Gamma(3.0, 0.5)], ids=lambda prior: prior.name)
-def test_balances_are_drawn_from_the_prior_of_both_sides(prior):
+def test_balances_of_both_sides_are_drawn_given_each_other(prior):
     """Of few lines on one side and many on the other, long runs have the moments of quadrature."""
-    sizes, v, energies, found = (4, 30), 0.7, np.array([3.0, 50.0]), []
+    lines, v, energies, found = (4, 30), 0.7, np.array([3.0, 50.0]), []
     first, second = np.linspace(-3.0, 3.5, 800)[:, None], np.linspace(-1.5, 1.5, 800)[None, :]
     power, inverse, rate = prior.terms
     log = (power + 1.0) * (first + second) - inverse / (v * np.exp(first + second))
     log = log - rate * v * np.exp(first + second)
-    for size, energy, t in zip(sizes, energies, (first, second), strict=True):
+    for size, energy, t in zip(lines, energies, (first, second), strict=True):
         log = log - size * t - 0.5 * energy / v * np.exp(-2.0 * t)
     weight = np.exp(log - log.max())
     weight /= weight.sum()
@@ -453,11 +453,9 @@ def test_balances_are_drawn_from_the_prior_of_both_sides(prior):
     expected += [(weight * second).sum()]
     at = np.zeros(2)
     for sweep in range(6000):
-        for side in (0, 1):
-            present = v * np.exp(at.sum()), energies[side] * np.exp(at[1 - side] - at[side])
-            energy, variance = np.array([present[1]]), np.array([present[0]])
-            drawn = drawn_balances(side, sizes[side], energy, variance, *prior.terms, (3, 4), sweep)
-            at[side] += np.log(drawn[0])
+        present = energies * np.exp(at[::-1] - at), np.array([v * np.exp(at.sum())])
+        drawn = drawn_balances(lines, present[0][:, None], present[1], *prior.terms, (3, 4), sweep)
+        at += np.log(drawn[:, 0])
         found.append([np.log(v) + at.sum(), *at])
     sample = np.array(found)
     for k, moment in enumerate(expected):
@@ -466,20 +464,59 @@ def test_balances_are_drawn_from_the_prior_of_both_sides(prior):
         assert abs(sample[:, k].mean() - moment) < 4 * sample[:, k].std() / np.sqrt(size)
 
 
-def test_a_variance_moves_freely_where_one_side_has_many_lines():
-    """Four rows say little of it, two thousand columns hold it fast unless they move with it."""
-    chain = World((4, 2000), hierarchy("inverse-gamma", (4, 2000)), LOGISTIC).chain(
-        np.random.default_rng(5)
-    )
-    rng, before = np.random.default_rng(6), chain.scores(np.arange(4), np.arange(4))
-    logs = []
+def test_balances_of_equal_columns_and_sides_are_draws_of_their_own():
+    alike = np.full((2, 3), 5.0), np.full(3, 0.7)
+    drawn = drawn_balances((6, 6), *alike, -3.0, 1e-9, 0.0, (3, 4), 0)
+    assert len(set(drawn.ravel().round(6))) == 6
+    again = drawn_balances((6, 6), *alike, -3.0, 1e-9, 0.0, (3, 4), 1)
+    assert not np.intersect1d(drawn.round(6), again.round(6)).size
+
+
+@pytest.mark.parametrize(("shape", "told"), [((1, 5), False), ((5, 3), False), ((5, 3), True)])
+@pytest.mark.parametrize("prior", ["inverse-gamma", "gamma"])
+def test_balances_leave_the_prior_as_it_is(shape, told, prior, monkeypatch):
+    """Of independent draws from it, moved once: variances, and energies around means and slopes."""
+    if told:
+        grid = np.array([0.01, 0.3, 1.0])
+        for module in (regression, chain_module):
+            monkeypatch.setattr(module, "STRENGTHS", grid)
+        monkeypatch.setitem(globals(), "STRENGTHS", grid)
+    rng = np.random.default_rng(8)
+    known = known_of_tiny(shape, rng) if told else NOTHING
+    world = World(shape, hierarchy(prior, shape), LOGISTIC, known=known)
+
+    def seen(chain):
+        variances = chain.hyper.factors
+        energies = [chain.energy(side) / variances for side in (0, 1)]
+        return np.log([variances, *energies]).mean(axis=1)
+
+    before, after = [], []
+    for number in range(1500):
+        chain = world.chain(rng, number)
+        before.append(seen(chain))
+        moves._balances(chain)
+        after.append(seen(chain))
+    shift = np.array(after) - np.array(before)
+    z = shift.mean(axis=0) / shift.std(axis=0) * np.sqrt(len(shift))
+    assert np.abs(z).max() < 4.0, z.round(1)
+
+
+@pytest.mark.parametrize("shape", [(4, 2000), (2000, 4)])
+def test_a_variance_moves_freely_where_one_side_has_many_lines(shape):
+    """Four lines of one side say little of it; two thousand of the other go with it."""
+    world = World(shape, hierarchy("inverse-gamma", shape), LOGISTIC)
+    chain, rng = world.chain(np.random.default_rng(5)), np.random.default_rng(6)
+    many, first = int(shape[1] > shape[0]), np.arange(4)
+    before, logs, sizes = chain.scores(first, first), [], []
     for _ in range(60):
         chain.sweep += 1
         moves.move_unnoticed(chain, rng)
         logs.append(np.log(chain.hyper.factors))
+        sizes.append(np.log(chain.energy(many) / chain.hyper.factors))
     chain._settle()
-    np.testing.assert_allclose(chain.scores(np.arange(4), np.arange(4)), before, atol=2e-4)
-    assert np.std(logs[10:], axis=0).min() > 0.15  # 0.02 if columns stay where they are
+    np.testing.assert_allclose(chain.scores(first, first), before, atol=1e-3)
+    assert np.std(logs[10:], axis=0).min() > 0.15  # 0.02 if only the four lines went with it
+    assert np.std(sizes[10:], axis=0).max() < 0.05
 
 
 @pytest.mark.parametrize(

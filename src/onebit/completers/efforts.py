@@ -44,7 +44,7 @@ _ON_GPU = Cost(5e-3, 1.2e-10, 1e-9, (0.6, 0.32, 0.08))
 # Short chains that are there to be ranked.
 TRIAL = Plan(n_samples=40, n_burn_in=20, n_chains=2)
 # The chains of the last fit: four, or two where four would be shorter than so many sweeps and than the
-# effort allows at most, since what all rows share takes fifty to two hundred sweeps to move (three would
+# effort allows at most, since what all rows share takes ten to two hundred sweeps to move (three would
 # leave one of two cores idle in every second step); one where two would have fewer draws than the fewest.
 CHAINS, FEW_CHAINS, LONG, FEWEST = 4, 2, 2000, 50
 # A higher rank that leaves chains fewer draws than so many, where a lower one would not, is kept only

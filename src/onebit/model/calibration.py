@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
 from scipy.special import expit, ndtr
 
 from onebit.data import checked
@@ -133,8 +134,6 @@ def fit_calibration(
     As Platt does, one answer of either kind is added in thought, so that scores which happen to
     separate the held-out answers do not ask for certainty. The slope is not negative.
     """
-    from scipy.optimize import minimize_scalar  # slow to import
-
     margin = standardised(mean, variance, scale_free) * sign
     weight = np.ones_like(margin) if weight is None else np.asarray(weight, dtype=float)
     doubt = 1.0 / (weight.sum() / weight.max() + 2.0)

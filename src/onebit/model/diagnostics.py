@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from scipy.stats import rankdata
 
 Array = NDArray[np.float64]
 
@@ -118,8 +119,6 @@ def split_rhat(course: Array) -> float:
 
 
 def _normal_scores(values: Array) -> Array:
-    from scipy.stats import rankdata  # slow to import
-
     ranks = rankdata(values, method="average").reshape(values.shape)
     return ndtri((ranks - 0.375) / (values.size + 0.25))
 

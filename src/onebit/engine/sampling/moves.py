@@ -4,8 +4,9 @@ Along some directions no score changes, and the other steps would creep there:
 
 * the effects against each other, ``a + t``, ``b - t``, ``mu + t``;
 * the factors of one side against the effects of the other, ``L_i + c``, ``b_j - c . R_j``;
-* the size of a column on one side and the other, and its variance with the latter's: ``L_k / sqrt g``,
-  ``sqrt(g) R_k``, ``g gamma_k``. Of many lines the variance alone could hardly move, nor they without it;
+* a column of one side against the other side's, whose variance goes along: ``L_k / sqrt g``,
+  ``sqrt(g) R_k``, ``g gamma_k``, and with sides exchanged. Many lines and their variance hold each other
+  fast unless they move together;
 * a column of factors into another, ``L_k + c L_j``, ``R_j - c R_k``.
 
 Each is a draw from the exact conditional along the orbit of a group that leaves the likelihood as it is
@@ -37,7 +38,7 @@ Array = NDArray[np.float64]
 _FARTHEST = 5.0
 # The least curvature of a logarithm's prior, where that is flat or bends the other way.
 _LEAST_CURVATURE = 1e-2
-# Columns that have vanished leave no more of their energy than this.
+# The least energy of a column, so that one that has vanished still has a density.
 _LEAST_ENERGY = 1e-290
 
 
@@ -72,7 +73,7 @@ def move_unnoticed(chain: Chain, rng: np.random.Generator) -> None:
     """Move along what no score notices."""
     hierarchy = chain.target.hierarchy
     if hierarchy.rank:
-        _scales(chain)
+        _balances(chain)
         if hierarchy.rank > 1:
             _columns(chain, rng)
         for side in (0, 1):
@@ -82,22 +83,20 @@ def move_unnoticed(chain: Chain, rng: np.random.Generator) -> None:
         _effects(chain, rng)
 
 
-def _scales(chain: Chain) -> None:
-    """Draw how large each column of factors is, on one side and then on the other.
+def _balances(chain: Chain) -> None:
+    """Draw how large each column of factors is on either side, and its variance with it.
 
-    The standardised factors of the side that its variance goes with stay. What the two draws find depends
+    Each of the two draws of a column leaves the standardised factors of one side as they are. They depend
     on each other through the prior of the variance alone.
     """
-    hierarchy = chain.target.hierarchy
-    for side in (0, 1):
-        energy = np.maximum(chain.energy(side), _LEAST_ENERGY)
-        balances = drawn_balances(
-            side, hierarchy.shape[side], energy, chain.hyper.factors,
-            *hierarchy.factor_prior.terms, chain.key, chain.sweep,
-        )  # fmt: skip
-        chain.stretch(side, 1.0 / np.sqrt(balances))
-        chain.stretch(1 - side, np.sqrt(balances))
-        chain.hyper = replace(chain.hyper, factors=chain.hyper.factors * balances)
+    hierarchy, variances = chain.target.hierarchy, chain.hyper.factors
+    energies = np.maximum([chain.energy(side) for side in (0, 1)], _LEAST_ENERGY)
+    rows, columns = drawn_balances(
+        hierarchy.shape, energies, variances, *hierarchy.factor_prior.terms, chain.key, chain.sweep
+    )
+    chain.stretch(0, np.sqrt(columns / rows))
+    chain.stretch(1, np.sqrt(rows / columns))
+    chain.hyper = replace(chain.hyper, factors=variances * rows * columns)
 
 
 @kernel(error_model="numpy")

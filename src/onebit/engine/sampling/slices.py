@@ -1,7 +1,7 @@
 """Slice sampling of how large columns of factors are (Neal, 2003): step out, then shrink.
 
-The more answers there are, the thinner is a slice and the more often it shrinks: compiled, with random
-numbers by counters.
+The more answers or lines there are, the thinner is a slice and the more often it shrinks: compiled, with
+random numbers by counters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onebit.engine.sampling.philox import OF_ROWS, ZERO, fine_uniform, random_wo
 _STEPS = 30
 # Most shrinkings of a slice. Each leaves three quarters of it on average: after so many nothing is left.
 _SHRINKS = 500
-# No row has such a number: what is drawn here shares the counters of rows.
+# Rows have smaller numbers: what is drawn here shares their counters.
 _BEYOND_ROWS = 0xFFFFFFFF
 
 
@@ -83,19 +83,23 @@ def drawn_stretches(curvature, pull, variances, power, inverse, rate, key, sweep
 
 
 @kernel(error_model="numpy")
-def drawn_balances(side, size, energy, variances, power, inverse, rate, key, sweep):
-    """Draw how the variance of each column grows while one side's factors shrink as the other's grow.
+def drawn_balances(lines, energies, variances, power, inverse, rate, key, sweep):
+    """Draw how each column grows on one side, and its variance with it, while the other side shrinks.
 
-    With a ``g`` for each, the ``size`` lines of the shrinking side, of this ``energy``, are divided by
-    ``sqrt g`` and the other's multiplied by it, which leaves these as likely under a variance ``g v``.
-    The log density of ``log g`` is ``-size log g - energy / (2 v g^2)`` and the prior's of ``g v``.
+    Of rows, then of columns: with ``g`` for each, the ``lines`` of this side are divided by ``sqrt g``,
+    the other side's are multiplied by it, and the variance ``v`` becomes ``g v``, under which the other
+    side is as likely as before. The log density of ``t = log g`` is ``(power + 1 - lines) t - inverse
+    e^-t / v - rate v e^t - energy e^-2t / (2 v)``. The first draw leaves the second one's ``energy / v``.
     """
-    balances = np.ones(len(variances))
-    for k in range(len(variances)):
-        v = variances[k]
-        t = slice_draw(
-            size - power - 1.0, rate * v, -inverse / v, 0.5 * energy[k] / v, 1.0 / v, key,
-            (1 + side) * len(variances) + k, sweep,
-        )  # fmt: skip
-        balances[k] = math.exp(-t)
+    count = len(variances)
+    balances = np.ones((2, count))
+    for side in range(2):
+        for k in range(count):
+            v = variances[k] * balances[0, k]
+            # A slice's density ends in e^2t: it is drawn for -t, and 1 / v is what must stay a double.
+            t = slice_draw(
+                lines[side] - power - 1.0, rate * v, -inverse / v, 0.5 * energies[side, k] / variances[k],
+                1.0 / v, key, (1 + side) * count + k, sweep,
+            )  # fmt: skip
+            balances[side, k] = math.exp(-t)
     return balances
