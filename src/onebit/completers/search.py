@@ -260,14 +260,11 @@ class Search:
         return winner if winner is not None and winner.log_loss < best.log_loss else best
 
     def _worth_its_rank(self, higher: Trial, winner: Trial) -> bool:
-        """Say whether a higher rank gains enough: anything, but more where its chains would be too short.
-
-        What is averaged over the exact posterior hardly overfits with more columns.
-        """
+        """Say whether a higher rank gains enough: more where its chains would be too short for that."""
         ranks = winner.recipe.rank, higher.recipe.rank
         too_short = self.budget.too_short(self.shape, self.n, *ranks, self.spent)
         least = WORTH_SHORTER if too_short else 0.0
-        return higher.log_loss < (1.0 - least) * winner.log_loss
+        return higher.beats(winner) and higher.log_loss < (1.0 - least) * winner.log_loss
 
     def final(self, best: Trial | None) -> Recipe:
         """Return the recipe of the last fit; chains may go on until they have settled."""
