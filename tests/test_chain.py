@@ -185,6 +185,14 @@ def test_the_joint_distribution_is_the_same_simulated_forwards_and_by_the_chain(
     assert np.abs(found).max() < 4.0, found.round(1)
 
 
+def shorten_the_grid(monkeypatch):
+    """Leave three strengths to choose from."""
+    grid = np.array([0.01, 0.3, 1.0])
+    for module in (regression, chain_module):
+        monkeypatch.setattr(module, "STRENGTHS", grid)
+    monkeypatch.setitem(globals(), "STRENGTHS", grid)
+
+
 def known_of_tiny(shape, rng):
     """Orthogonal columns with mean zero for both sides, of two groups and of one."""
     values, regressions = [], []
@@ -202,10 +210,7 @@ def known_of_tiny(shape, rng):
 
 @pytest.mark.parametrize("loss", [LOGISTIC, HINGE], ids=lambda loss: loss.name)
 def test_the_joint_distribution_is_the_same_with_what_is_known_of_rows_and_columns(loss, monkeypatch):
-    grid = np.array([0.01, 0.3, 1.0])
-    for module in (regression, chain_module):
-        monkeypatch.setattr(module, "STRENGTHS", grid)
-    monkeypatch.setitem(globals(), "STRENGTHS", grid)
+    shorten_the_grid(monkeypatch)
     known = known_of_tiny((5, 3), np.random.default_rng(2))
     world = World((5, 3), hierarchy("inverse-gamma", (5, 3)), loss, known=known)
     found = z_scores(world, 2500, 3000, np.random.default_rng(4))
@@ -399,10 +404,7 @@ def test_angles_are_drawn_from_the_likelihood_along_their_ellipse(loss):
 def test_balances_leave_the_prior_as_it_is(shape, told, prior, monkeypatch):
     """Of independent draws from it, moved once: variances, and energies around means and slopes."""
     if told:
-        grid = np.array([0.01, 0.3, 1.0])
-        for module in (regression, chain_module):
-            monkeypatch.setattr(module, "STRENGTHS", grid)
-        monkeypatch.setitem(globals(), "STRENGTHS", grid)
+        shorten_the_grid(monkeypatch)
     rng = np.random.default_rng(8)
     known = known_of_tiny(shape, rng) if told else NOTHING
     world = World(shape, hierarchy(prior, shape), LOGISTIC, known=known)
