@@ -172,7 +172,7 @@ def test_generalised_inverse_gaussian_draws_have_their_distribution_function(ord
 def test_drawn_variances_have_the_moments_of_their_posterior(prior, count, energy):
     known = prior.posterior(count, [energy])
     rng = np.random.default_rng(2)
-    drawn = prior.draw(np.full(3000, count), np.full(3000, energy), rng)
+    drawn = prior.draw(count, np.full(3000, energy), rng)
     for values, mean in (
         (drawn, known.mean[0]),
         (1 / drawn, known.inverse[0]),

@@ -74,7 +74,7 @@ class VariancePrior(Protocol):
         """Return the log density of ``count`` values of this ``energy``, over all variances."""
         ...
 
-    def draw(self, count: ArrayLike, energy: ArrayLike, rng: np.random.Generator) -> Array:
+    def draw(self, count: float, energy: Array, rng: np.random.Generator) -> Array:
         """Draw variances given how many values share each and the sum of their squares."""
         ...
 
@@ -154,10 +154,9 @@ class InverseGamma:
             - 0.5 * count * np.log(2.0 * np.pi)
         )
 
-    def draw(self, count: ArrayLike, energy: ArrayLike, rng: np.random.Generator) -> Array:
+    def draw(self, count: float, energy: Array, rng: np.random.Generator) -> Array:
         """Draw from ``InvGamma(shape + count / 2, scale + energy / 2)``, a column at a time."""
-        count, energy = _checked(count, energy)
-        return (self.scale + 0.5 * energy) / rng.gamma(self.shape + 0.5 * count)
+        return (self.scale + 0.5 * energy) / rng.standard_gamma(self.shape + 0.5 * count, len(energy))
 
     @property
     def terms(self) -> tuple[float, float, float]:
@@ -236,10 +235,10 @@ class Gamma:
             - 0.5 * count * np.log(2.0 * np.pi)
         )
 
-    def draw(self, count: ArrayLike, energy: ArrayLike, rng: np.random.Generator) -> Array:
+    def draw(self, count: float, energy: Array, rng: np.random.Generator) -> Array:
         """Draw from ``GIG(2 rate, energy, shape - count / 2)``, one for each column."""
-        count, energy = _checked(count, energy)
-        return generalised_inverse_gaussian(self.shape - 0.5 * count, 2.0 * self.rate, energy, rng)
+        orders, energy = _checked(np.full(len(energy), self.shape - 0.5 * count), energy)
+        return generalised_inverse_gaussian(orders, 2.0 * self.rate, energy, rng)
 
     @property
     def terms(self) -> tuple[float, float, float]:

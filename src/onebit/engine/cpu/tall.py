@@ -160,7 +160,7 @@ def grams(tall: Array, weights: Array, pool: Threads) -> Array:
     pool.even(
         lambda first, last: _block_grams(first, last, tall, weights, out),
         blocks,
-        _BLOCK * len(weights) * wide,
+        min(_BLOCK, len(tall)) * len(weights) * wide,
     )
     full = np.empty((len(weights), wide, wide))
     full[:, lower[0], lower[1]] = full[:, lower[1], lower[0]] = out.sum(axis=0)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
-from threading import Lock
+from threading import Lock, get_ident
 
 import joblib
 import numpy as np
@@ -34,15 +34,62 @@ def thread_count(n_jobs: int | None) -> int:
     return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))
 
 
-class Threads:
-    """A pool that runs ``task(begin, end)`` over consecutive ranges."""
+class Turn:
+    """What one of several threads has at a time, but while it waits for a long kernel.
 
-    def __init__(self, count: int, pool: ThreadPoolExecutor | None) -> None:
+    Each of them works with small arrays in between. They would hand the interpreter over to each other
+    in every small call of a library that lets go of it, which takes longer than the call.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._owner: int | None = None
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._owner = get_ident()
+
+    def __exit__(self, *error: object) -> None:
+        self._owner = None
+        self._lock.release()
+
+    @contextmanager
+    def left(self) -> Iterator[None]:
+        """Let others have it within the block, if this thread has it."""
+        if self._owner != get_ident():
+            yield
+            return
+        self.__exit__()
+        try:
+            yield
+        finally:
+            self.__enter__()
+
+
+class Threads:
+    """A pool that runs ``task(begin, end)`` over consecutive ranges.
+
+    While these are long, whoever has the ``turn`` leaves it to others.
+    """
+
+    def __init__(self, count: int, pool: ThreadPoolExecutor | None, turn: Turn | None = None) -> None:
         self.count = count
         self._pool = pool
+        self._turn = turn
+
+    def in_turns(self, turn: Turn) -> Threads:
+        """Return the same threads for one of several that take turns."""
+        return Threads(self.count, self._pool, turn)
 
     def ranges(self, task: Callable[[int, int], object], work: NDArray[np.int64]) -> None:
         """Run ``task`` over all rows; ``work[i]`` is the work of the rows before ``i``."""
+        if self._turn is None or work[-1] < SMALLEST_TASK:
+            self._ranges(task, work)
+            return
+        with self._turn.left():
+            self._ranges(task, work)
+
+    def _ranges(self, task: Callable[[int, int], object], work: NDArray[np.int64]) -> None:
         rows, total = len(work) - 1, int(work[-1])
         pieces = min(4 * self.count, total // SMALLEST_TASK + 1) if self._pool else 1
         if pieces <= 1:

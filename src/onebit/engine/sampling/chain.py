@@ -14,8 +14,6 @@ The lines of rows and columns are where the kernels walk them; here are sums ove
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +23,6 @@ from onebit.engine.cpu.threads import Threads
 from onebit.engine.sampling.lines import ALONE, Change, Lines, Moments, Place, on_one_thread
 from onebit.engine.sampling.moves import move_unnoticed, move_whole
 from onebit.engine.sampling.philox import chain_key, sweep_generator
-from onebit.engine.sampling.slices import drawn_stretches
 from onebit.engine.sampling.starting import drawn_values
 from onebit.engine.sampling.target import NO_PLACES, HyperDraw, Places, Target, prior_terms
 from onebit.engine.sampling.trends import FIXED, Trend, leading
@@ -65,7 +62,7 @@ class Chain:
         self.hyper = hyper
         self.sweep = sweep
         self._known_strengths: list[tuple[Places, Array, Array] | None] = [None, None]
-        self._measure()
+        self.moments = self.lines.moments()
 
     @classmethod
     def begin(
@@ -130,11 +127,10 @@ class Chain:
         self.hyper = HyperDraw(
             hyper[:rank], hyper[rank : rank + 2], float(hyper[rank + 2]), (strengths[0], strengths[1])
         )
-        self._measure()
         # The chain goes on from its own sums, which rounding tells from these.
         self.moments = [
             measured.restored(tensors, f"{name}.moments.{side}")
-            for side, measured in enumerate(self.moments)
+            for side, measured in enumerate(self.lines.moments())
         ]
 
     def step(self) -> None:
@@ -144,37 +140,20 @@ class Chain:
         for side in (0, 1):
             scales = self._draw_side(side, rng)
             if side == 1:
-                self._stretch(scales)
-                move_unnoticed(self, rng)
+                move_unnoticed(self, scales, rng)
             self.hyper = self._drawn_hyper(rng)
-            self._settle()
         if self.sweep % _WHOLE_EVERY == 0:
             move_whole(self, rng)
-            self._settle()
         self.lines.expect(self.key, self.sweep + 1)
 
     def change(self, side: int, change: Change) -> None:
-        """Change all lines of a side: their moments now, themselves when they are needed."""
-        self.moments[side] = self.moments[side].changed(change)
-        pending = self._pending[side]
-        self._pending[side] = change if pending is None else pending.then(change)
+        """Change all lines of a side, and their moments."""
+        self.take(side, change, self.moments[side].changed(change))
 
-    def stretch(self, side: int, scale: Array) -> None:
-        """Multiply the columns of factors of a side."""
-        diagonal = np.ones(self.target.hierarchy.n_free(side))
-        diagonal[: len(scale)] = scale
-        self.change(side, Change.stretched(diagonal))
-
-    def _measure(self) -> None:
-        self.moments = self.lines.moments()
-        self._pending: list[Change | None] = [None, None]
-
-    def _settle(self) -> None:
-        """Let the lines follow the changes that their moments have made."""
-        for side, change in enumerate(self._pending):
-            if change is not None:
-                self.lines.change(side, change)
-        self._pending = [None, None]
+    def take(self, side: int, change: Change, moments: Moments) -> None:
+        """Change all lines of a side, whose moments are then these."""
+        self.moments[side] = moments
+        self.lines.change(side, change)
 
     def factors(self, side: int) -> Array:
         """Return the factors of one side in double precision."""
@@ -205,24 +184,6 @@ class Chain:
         scales, drawn = self.lines.draw(side, self.key, self.sweep, precision, linear, trend)
         self.moments[side] = drawn
         return scales
-
-    def _stretch(self, scales: Array) -> None:
-        """Stretch each column of both factors together with its variance.
-
-        With ``gamma_k``, ``L_k L_k'`` and ``R_k R_k'`` multiplied by ``g_k`` the prior of the
-        standardised factors stays, and the augmented likelihood is Gaussian in ``g``: a one-dimensional
-        density a column, by a slice.
-        """
-        rank = self.target.hierarchy.rank
-        if rank == 0:
-            return
-        stretch = drawn_stretches(
-            scales[: rank * rank].reshape(rank, rank), scales[rank * rank :], self.hyper.factors,
-            *self.target.hierarchy.factor_prior.terms, self.key, self.sweep,
-        )  # fmt: skip
-        for side in (0, 1):
-            self.stretch(side, np.sqrt(stretch))
-        self.hyper = replace(self.hyper, factors=self.hyper.factors * stretch)
 
     def _strengths(self, side: int) -> Array:
         """Return the present strengths, of shape (columns of Q, coordinates)."""
@@ -256,18 +217,20 @@ class Chain:
         regression, means = hierarchy.regressions[side], hierarchy.mean_share(side) > 0.0
         if regression is None and not means:
             return None
-        slopes = freedom = np.zeros((0, len(spread)))
-        places = np.arange(0)
+        nothing, places = np.zeros((0, len(spread))), np.arange(0)
+        slopes = nothing
         if regression is not None:
             slopes, places = self.drawn_slopes(side, rng), leading(regression.squares)
-            freedom = (self._strengths(side) * spread)[places]
-        centre, freedom_of_mean = np.zeros(len(spread)), np.full(len(spread), FIXED)
+        if self.sweep % _TRENDS_EVERY:
+            return Trend(slopes, places, nothing, nothing, spread, None)
+        centre, freedom_of_mean = np.zeros((1, len(spread))), np.full((1, len(spread)), FIXED)
         if means:
-            centre[: hierarchy.rank], freedom_of_mean[: hierarchy.rank] = mean, self.hyper.factors
-        present, freedom = np.vstack([slopes[places], centre]), np.vstack([freedom, freedom_of_mean])
-        noise = np.asarray(rng.standard_normal(present.T.shape))
-        again = self.sweep % _TRENDS_EVERY == 0
-        return Trend(slopes, places, present, freedom, spread, noise if again else None)
+            centre[0, : hierarchy.rank], freedom_of_mean[0, : hierarchy.rank] = mean, self.hyper.factors
+        freedom = nothing if regression is None else (self._strengths(side) * spread)[places]
+        return Trend(
+            slopes, places, np.vstack([slopes[places], centre]), np.vstack([freedom, freedom_of_mean]),
+            spread, rng.standard_normal((len(spread), len(places) + 1)),
+        )  # fmt: skip
 
     def _variances(self, side: int) -> Array:
         return self.hyper.variances(side, self.target.hierarchy.has_effect(side))
@@ -279,12 +242,11 @@ class Chain:
             return np.zeros(self.target.hierarchy.n_free(side))
         return (self.shares(side) * projections**2).sum(axis=0)
 
-    def _drawn_strengths(self, side: int, hyper: HyperDraw, rng: np.random.Generator) -> Places:
-        """Draw the strengths of a side's regression given coordinates and variances."""
+    def _drawn_strengths(self, side: int, variances: Array, rng: np.random.Generator) -> Places:
+        """Draw the strengths of a side's regression given coordinates and their variances."""
         regression, projections = self.target.hierarchy.regressions[side], self.moments[side].projections
         if regression is None or projections is None:
-            return hyper.strengths[side]
-        variances = hyper.variances(side, self.target.hierarchy.has_effect(side))
+            return self.hyper.strengths[side]
         logs = regression.log_weights(projections, 1.0 / variances)
         # The largest of the log weights with Gumbel noise is a draw.
         return (logs + rng.gumbel(size=logs.shape)).argmax(axis=-1)
@@ -292,10 +254,9 @@ class Chain:
     def _drawn_hyper(self, rng: np.random.Generator) -> HyperDraw:
         """Draw variances, intercept and strengths given factors and effects."""
         hierarchy, rank = self.target.hierarchy, self.target.hierarchy.rank
-        count = np.full(rank, sum(hierarchy.shape))
         reliefs = self._relief(0), self._relief(1)
         energy = self._left_energy(0, reliefs[0]) + self._left_energy(1, reliefs[1])
-        factors = hierarchy.factor_prior.draw(count, energy, rng)
+        factors = hierarchy.factor_prior.draw(sum(hierarchy.shape), energy, rng)
         effects, intercept = self.hyper.effects.copy(), self.hyper.intercept
         for side in (0, 1):
             if not hierarchy.has_effect(side):
@@ -307,15 +268,14 @@ class Chain:
                 mean = total / effects[side] / precision
                 intercept = float(mean + rng.standard_normal() / np.sqrt(precision))
                 square = square - 2.0 * intercept * total + size * intercept**2
-            left = max(square - reliefs[side][rank], 0.0)
-            effects[side] = hierarchy.effect_prior.draw([size], [left], rng)[0]
-        drawn = HyperDraw(factors, effects, intercept, self.hyper.strengths)
-        rows, columns = (self._drawn_strengths(side, drawn, rng) for side in (0, 1))
-        return replace(drawn, strengths=(rows, columns))
-
-    def energy(self, side: int) -> Array:
-        """Return the energy of each column of a side's factors, means and slopes integrated out."""
-        return self._left_energy(side, self._relief(side))
+            left = np.array([max(square - reliefs[side][rank], 0.0)])
+            effects[side] = hierarchy.effect_prior.draw(size, left, rng)[0]
+        drawn = HyperDraw(factors, effects, intercept)
+        rows, columns = (
+            self._drawn_strengths(side, drawn.variances(side, hierarchy.has_effect(side)), rng)
+            for side in (0, 1)
+        )
+        return HyperDraw(factors, effects, intercept, (rows, columns))
 
     def _left_energy(self, side: int, relief: Array) -> Array:
         """Return the energy of each column that its mean, and what relieves it, leave."""

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.data import checked
-from onebit.data.kernels import kernel
 from onebit.data.sides import MEMBERS
 from onebit.data.storage import Tensors
 from onebit.engine.cpu import tall
@@ -40,15 +39,6 @@ class Change:
 
     matrix: Array
     shift: Array
-
-    @classmethod
-    def stretched(cls, diagonal: Array) -> Change:
-        """Return the change that multiplies every coordinate by a number."""
-        return cls(np.diag(diagonal), np.zeros(len(diagonal)))
-
-    def then(self, after: Change) -> Change:
-        """Return this change followed by another."""
-        return Change(*_composed(self.matrix, self.shift, after.matrix, after.shift))
 
 
 @dataclass(frozen=True)
@@ -81,40 +71,15 @@ class Moments:
 
     def changed(self, change: Change) -> Moments:
         """Return the moments after a change of all lines."""
-        total, gram = _moved(self.size, self.total, self.gram, change.matrix, change.shift)
-        projections = self.projections
+        matrix, shift, projections = change.matrix, change.shift, self.projections
+        turned = self.total @ matrix
+        gram = matrix.T @ self.gram @ matrix + np.outer(turned, shift) + np.outer(shift, turned)
         return Moments(
-            self.size, total, gram, None if projections is None else projections @ change.matrix
+            self.size,
+            turned + self.size * shift,
+            gram + self.size * np.outer(shift, shift),
+            None if projections is None else projections @ matrix,
         )
-
-
-# Of matrices so small that a call of a linear algebra library takes longer than the work.
-@kernel(error_model="numpy")
-def _product(left, right):
-    out = np.zeros((left.shape[0], right.shape[1]))
-    for i in range(left.shape[0]):
-        for k in range(left.shape[1]):
-            value = left[i, k]
-            if value != 0.0:
-                for j in range(right.shape[1]):
-                    out[i, j] += value * right[k, j]
-    return out
-
-
-@kernel(error_model="numpy")
-def _composed(matrix, shift, after_matrix, after_shift):
-    moved = _product(shift.reshape(1, -1), after_matrix)[0]
-    return _product(matrix, after_matrix), moved + after_shift
-
-
-@kernel(error_model="numpy")
-def _moved(size, total, gram, matrix, shift):
-    turned = _product(total.reshape(1, -1), matrix)[0]
-    out = _product(np.ascontiguousarray(matrix.T), _product(gram, matrix))
-    for i in range(out.shape[0]):
-        for j in range(out.shape[0]):
-            out[i, j] += turned[i] * shift[j] + shift[i] * turned[j] + size * shift[i] * shift[j]
-    return turned + size * shift, out
 
 
 class Lines(Protocol):

@@ -23,7 +23,7 @@ from scipy.special import expit
 from onebit.data import checked
 from onebit.data.observations import Observations
 from onebit.engine import checkpoint
-from onebit.engine.cpu.threads import Threads, threads
+from onebit.engine.cpu.threads import Threads, Turn, threads
 from onebit.engine.crew import Progress
 from onebit.engine.known import NOTHING, Known
 from onebit.engine.sampling.chain import Chain
@@ -99,11 +99,12 @@ class Sampler:
         self.plan = plan
         pool = pool or ALONE
         # Chains side by side, each on one thread of the pool or, where these are more, on its own share
-        # of threads. On another device they go one after the other.
+        # of threads, in turns but for the long passes. On another device they go one after the other.
         abreast = place is None and plan.n_chains > 1
         self.pool = pool if abreast else ALONE
-        alone = place or on_threads(ALONE if abreast else pool)
-        places = [on_threads(part) for part in own] or [alone] * plan.n_chains
+        self.turn = Turn()
+        parts = [part.in_turns(self.turn) for part in own or [ALONE] * plan.n_chains if abreast]
+        places = [on_threads(part) for part in parts] or [place or on_threads(pool)] * plan.n_chains
         self.seed = seed
         self.target = Target.of(observations, posterior.hierarchy, loss, temperature, known)
         self.chains = [
@@ -215,15 +216,17 @@ class Sampler:
         return self.diagnostics().settled(float(plan.settle))
 
     def _step(self, number: int) -> None:
-        self.chains[number].step()
+        with self.turn:
+            self.chains[number].step()
 
     def _step_and_look(self, number: int) -> None:
         """Make a sweep of one chain, and write what is watched of its draw into places of its own."""
         chain = self.chains[number]
-        chain.step()
-        margins, scores = self.watched.margins(chain)
-        self.values[number, self.draws] = self.watched.values(chain, margins, scores)
-        self._seen[number] = expit(margins)
+        with self.turn:
+            chain.step()
+            margins, scores = self.watched.margins(chain)
+            self.values[number, self.draws] = self.watched.values(chain, margins, scores)
+            self._seen[number] = expit(margins)
 
     def _record(self) -> None:
         """Sum up and keep the draws of all chains, in order."""

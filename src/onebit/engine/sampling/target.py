@@ -144,7 +144,11 @@ class HyperDraw:
 
     def variances(self, side: int, has_effect: bool) -> Array:
         """Return the variances of a side's coordinates around their means."""
-        return np.append(self.factors, self.effects[side]) if has_effect else self.factors
+        if not has_effect:
+            return self.factors
+        both = np.empty(len(self.factors) + 1)
+        both[:-1], both[-1] = self.factors, self.effects[side]
+        return both
 
 
 def prior_terms(hierarchy: Hierarchy, hyper: HyperDraw, side: int, mean: Array) -> tuple[Array, Array]:
