@@ -321,6 +321,25 @@ def test_higher_ranks_that_leave_chains_short_are_kept_only_where_they_gain_much
     assert search.sampled(begin).recipe.rank == rank
 
 
+@pytest.mark.parametrize(("ahead", "ranks"), [(0.05, [10]), (0.001, list(RANKS))])
+def test_higher_ranks_are_sampled_only_where_the_first_comes_close_to_the_best(
+    small_world, monkeypatch, ahead, ranks
+):
+    losses, tried = 0.4 + 0.1 * np.random.default_rng(0).random(500), []
+
+    def trial(search, recipe, warm, settle=False):
+        tried.append(recipe.rank)
+        return Trial(recipe, losses / len(tried), np.ones(500), 0.7, 0, (), None)
+
+    monkeypatch.setattr(Search, "trial", trial)
+    seen = Observations.from_pairs(small_world.pairs, small_world.answers)
+    search = Search(seen, np.random.default_rng(0), Cpu(), None, budget=Budget(20_000.0, 3000))
+    search.shape = (2500, 17_000)
+    best = Trial(FIRST, losses - ahead, np.ones(500), 0.7, 0, (), None)
+    assert (search.sampled(best) is best) == (len(ranks) == 1)
+    assert tried == ranks
+
+
 def test_chains_of_the_last_fit_can_be_asked_for(small_world, monkeypatch):
     monkeypatch.setattr("onebit.completers.search.Search.sampled", sampled_anyway)
     model = AutoCompleter(random_state=0, n_samples=9, n_chains=2, n_burn_in=3)

@@ -71,11 +71,11 @@ class AutoCompleter(PairClassifier):
         shorter than that and than two thousand sweeps (of one where there is no time for two). What a
         core does in a second is reckoned for arm64 and x86-64 apart, so that machines of the two may find
         different models under one seed. Sampling is tried at the rank that the search has found (10, 20
-        or 40) and, as long as it gains and there is time, at the next ones; where a higher rank would
-        leave chains fewer than 1,000 draws that would have more, it has to gain half a percent of the
-        log-loss. Chains stop once they have settled: every R-hat at most 1.05, every effective sample
-        size at least 100 and the Monte Carlo error of the log-loss at most 0.0005; otherwise a warning
-        says what they may still move by.
+        or 40) and, as long as it gains, comes close to the best and there is time, at the next ones;
+        where a higher rank would leave chains fewer than 3,000 draws that would have more, it has to gain
+        two percent of the log-loss. Chains stop once they have settled: every R-hat at most 1.05, every
+        effective sample size at least 100 and the Monte Carlo error of the log-loss at most 0.0005;
+        otherwise a warning says what they may still move by.
     sampling_seconds : float or None
         Another number of seconds. Zero never samples.
     n_samples, n_chains, n_burn_in : int or None

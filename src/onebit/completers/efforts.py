@@ -49,7 +49,7 @@ TRIAL = Plan(n_samples=40, n_burn_in=20, n_chains=2)
 CHAINS, FEW_CHAINS, LONG, FEWEST = 4, 2, 2000, 50
 # A higher rank that leaves chains fewer draws than so many, where a lower one would not, is kept only
 # where it gains this share of the log-loss: in shorter chains, what all rows share has not mixed.
-ENOUGH, WORTH_SHORTER = 1000, 0.005
+ENOUGH, WORTH_SHORTER = 3000, 0.02
 # The share of the seconds that a trial may take before its chains are the shortest, and its most draws.
 _TRIAL_SHARE, _LONGEST_TRIAL = 0.1, 200
 

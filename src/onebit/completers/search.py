@@ -47,7 +47,8 @@ _ENOUGH = 30_000
 # The hinge loss keeps its default temperature only where that beats this one: where the answers say
 # little, the higher one overfits and the held-out answers are too few to show it.
 _COOLER = 0.7
-# The hinge and the Gibbs loss are tuned further only where they come this close to the best log-loss.
+# The hinge and the Gibbs loss are tuned further, and sampling is tried at higher ranks, only where they
+# come this close to the best log-loss.
 _CLOSE = 0.01
 # Where the walk of the Gibbs loss begins. An answer costs one at most, less than with the other losses:
 # the same weight against the prior needs a higher temperature.
@@ -254,7 +255,7 @@ class Search:
             if winner is not None and not self._worth_its_rank(trial, winner):
                 break
             winner = trial
-            if rank >= min(self.shape):
+            if rank >= min(self.shape) or winner.log_loss > best.log_loss + _CLOSE:
                 break
         # What is exact need not win by a margin.
         return winner if winner is not None and winner.log_loss < best.log_loss else best
