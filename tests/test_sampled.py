@@ -335,8 +335,8 @@ def test_as_many_draws_of_every_chain_are_kept_evenly_spaced(chains, draws):
 
 
 def test_stretches_double_and_the_last_takes_what_is_left():
-    assert Plan(750, settle="auto").stretches == [(0, 100), (100, 300), (300, 750)]
-    assert Plan(1170, settle="auto").stretches == [(0, 100), (100, 300), (300, 1170)]
+    assert Plan(750, settle="auto").stretches == [(0, 100), (100, 750)]
+    assert Plan(3000, settle="auto").stretches == [(0, 100), (100, 300), (300, 700), (700, 3000)]
     assert Plan(50, settle=0.1).stretches == [(0, 50)]
     assert Plan(750).stretches == [(0, 750)]
 

@@ -51,7 +51,7 @@ CHAINS, FEW_CHAINS, LONG, FEWEST = 4, 2, 2000, 50
 # where it gains this share of the log-loss: in shorter chains, what all rows share has not mixed.
 ENOUGH, WORTH_SHORTER = 3000, 0.02
 # The share of the seconds that a trial may take before its chains are the shortest, and its most draws.
-_TRIAL_SHARE, _LONGEST_TRIAL = 0.1, 200
+_TRIAL_SHARE, _LONGEST_TRIAL = 0.05, 200
 
 
 def architecture() -> str:

@@ -55,9 +55,6 @@ def move_unnoticed(chain: Chain, scales: Array, rng: np.random.Generator) -> Non
     """Move along what no score notices; ``scales`` is what the rows said of the columns' sizes."""
     hierarchy, hyper = chain.target.hierarchy, chain.hyper
     rank = hierarchy.rank
-    centres = np.zeros(2)
-    if hierarchy.intercept_side is not None:
-        centres[hierarchy.intercept_side] = hyper.intercept
     sides = []
     for side, moments in enumerate(chain.moments):
         free, known = hierarchy.n_free(side), moments.projections
@@ -66,20 +63,21 @@ def move_unnoticed(chain: Chain, scales: Array, rng: np.random.Generator) -> Non
         become = np.eye(free), np.zeros(free)
         sides.append((moments.total.copy(), moments.gram.copy(), projections, shares, *become))
     variances, order = hyper.factors.copy(), rng.permutation(_pairs(rank))
-    shift = move_along_orbits(
+    intercept = move_along_orbits(
         tuple(sides),
         np.array(hierarchy.shape, float),
         np.array([hierarchy.mean_share(side) for side in (0, 1)]),
         np.array([hierarchy.resistance(side) for side in (0, 1)]),
         np.array([hierarchy.has_effect(side) for side in (0, 1)]),
-        variances, hyper.effects, centres, hierarchy.intercept_variance, hierarchy.factor_prior.terms,
+        variances, hyper.effects, hierarchy.intercept_side or 0, hyper.intercept,
+        hierarchy.intercept_variance, hierarchy.factor_prior.terms,
         scales[: rank * rank].reshape(rank, rank), scales[rank * rank :],
-        order, rng.standard_normal(len(order) + 2 * rank + 1), chain.key, chain.sweep,
+        order, rng.standard_normal(len(order) + 2 * rank + 4), chain.key, chain.sweep,
     )  # fmt: skip
     for side, (total, gram, projections, _, matrix, shifts) in enumerate(sides):
         known = None if chain.moments[side].projections is None else projections
         chain.take(side, Change(matrix, shifts), Moments(chain.moments[side].size, total, gram, known))
-    chain.hyper = HyperDraw(variances, hyper.effects, hyper.intercept + shift, hyper.strengths)
+    chain.hyper = HyperDraw(variances, hyper.effects, intercept, hyper.strengths)
 
 
 @lru_cache(maxsize=8)

@@ -7,8 +7,8 @@ Along some directions no score changes, and the other steps would creep there:
   ``sqrt(g) R_k``, ``g gamma_k``, and with sides exchanged. Many lines and their variance hold each other
   fast unless they move together;
 * a column of factors into another, ``L_k + c L_j``, ``R_j - c R_k``;
-* the factors of one side against the effects of the other, ``L_i + c``, ``b_j - c . R_j``;
-* the effects against each other, ``a + t``, ``b - t``, ``mu + t``.
+* the factors of one side against the effects of the other, ``L_i + c``, ``b_j - c . R_j``, together with
+  the effects against each other, ``a - t``, ``b + t``, and the intercept, which no score notices either.
 
 Each but the first is a draw from the exact conditional along the orbit of a group that leaves the
 likelihood as it is (Liu and Sabatti, 2000); the first one is one given the answers' variables. So the
@@ -137,56 +137,77 @@ def _drawn(precision, linear, noise):
 
 
 @within_kernels(error_model="numpy")
-def _trade(sides, sizes, s, resistance, variances, spread, centre, noise):
+def _trade(
+    sides, sizes, s, resistance, variances, spreads, both, centred, intercept, intercept_variance, noise
+):
     """Shift the factors of one side, and the effects of the other by what that adds.
 
-    ``resistance`` is the share of the factors' prior that holds their mean, ``spread`` and ``centre`` are
-    variance and prior mean of the effects.
+    The effects of both sides shift against each other with them, if ``both`` have some, and the
+    intercept, at which those of side ``centred`` are: alone, each would hold the others back. One draw of
+    all; return the intercept. ``resistance`` is the share of the factors' prior that holds their mean,
+    ``spreads`` are the variances of effects.
     """
-    rank, facing = len(variances), sides[1 - s]
-    precision, linear = np.empty((rank, rank)), np.empty(rank)
+    rank, own, facing = len(variances), sides[s], sides[1 - s]
+    size, spread, here = sizes[1 - s], spreads[1 - s], 1.0 if centred == 1 - s else 0.0
+    of_intercept, of_effects = rank, rank + 1
+    free = rank + 2 if both else rank + 1
+    precision, linear = np.empty((free, free)), np.empty(free)
     for a in range(rank):
         for b in range(a + 1):
             # The part of the effects that their regression explains resists less.
             precision[a, b] = _left(facing, 0.0, a, b, rank) / spread
         held = resistance / variances[a]
         precision[a, a] += held * sizes[s]
-        linear[a] = (_left(facing, 0.0, a, rank, rank) - centre * facing[0][a]) / spread
-        linear[a] -= held * sides[s][0][a]
+        linear[a] = (_left(facing, 0.0, a, rank, rank) - here * intercept * facing[0][a]) / spread
+        linear[a] -= held * own[0][a]
+        precision[of_intercept, a] = here * facing[0][a] / spread
+    above = facing[0][rank] - here * size * intercept
+    precision[of_intercept, of_intercept] = 1.0 / intercept_variance + here * size / spread
+    linear[of_intercept] = here * above / spread - intercept / intercept_variance
+    if both:
+        there = (1.0 - here) / spreads[s]
+        own_above = own[0][rank] - (1.0 - here) * sizes[s] * intercept
+        for a in range(rank):
+            precision[of_effects, a] = -facing[0][a] / spread
+        precision[of_intercept, of_intercept] += there * sizes[s]
+        precision[of_effects, of_intercept] = there * sizes[s] - here * size / spread
+        precision[of_effects, of_effects] = size / spread + sizes[s] / spreads[s]
+        linear[of_intercept] += there * own_above
+        linear[of_effects] = own_above / spreads[s] - above / spread
     if not _drawn(precision, linear, noise):
-        return
+        return intercept
+    shift = linear[of_effects] if both else 0.0
+    if both:
+        _add(own, sizes[s], rank, rank, 0.0, -shift)
+    _add(facing, size, rank, rank, 0.0, shift)
     for a in range(rank):
-        _add(sides[s], sizes[s], a, a, 0.0, linear[a])
-        _add(facing, sizes[1 - s], rank, a, -linear[a], 0.0)
+        _add(own, sizes[s], a, a, 0.0, linear[a])
+        _add(facing, size, rank, a, -linear[a], 0.0)
+    return intercept + linear[of_intercept]
 
 
 @kernel(error_model="numpy")
 def move_along_orbits(
-    sides, sizes, mean_shares, resistances, has_effect, variances, spreads, centres, intercept_variance,
-    prior, curvature, pull, order, noise, key, sweep,
+    sides, sizes, mean_shares, resistances, has_effect, variances, spreads, centred, intercept,
+    intercept_variance, prior, curvature, pull, order, noise, key, sweep,
 ):  # fmt: skip
-    """Make all moves that no score notices; return by how much the intercept moves.
+    """Make all moves that no score notices; return the intercept.
 
     Of each side there are the sum of its lines, of their outer products and with what is known, the
     shares of the strengths, and what becomes of a line, ``line matrix + shift``. All of these and
-    ``variances``, those of the columns of factors, are overwritten. ``centres`` are the prior means of
-    the effects: the intercept where it belongs, or zero.
+    ``variances``, those of the columns of factors, are overwritten. The effects of side ``centred`` are
+    at the intercept.
     """
     rank, pairs = len(variances), len(order)
+    both = has_effect[0] and has_effect[1]
     if rank > 0:
         _resize(sides, mean_shares, sizes, variances, prior, curvature, pull, key, sweep)
         _shear(sides, mean_shares, sizes, variances, order, noise)
-        for s in range(2):
-            if has_effect[1 - s]:
-                own = noise[pairs + s * rank : pairs + (s + 1) * rank]
-                _trade(sides, sizes, s, resistances[s], variances, spreads[1 - s], centres[1 - s], own)
-    if not (has_effect[0] and has_effect[1]):
-        return 0.0
-    # Rows are centred at the intercept, which goes along.
-    intercept = centres[0] + centres[1]
-    precision = sizes[1] / spreads[1] + 1.0 / intercept_variance
-    linear = sides[1][0][rank] / spreads[1] - intercept / intercept_variance
-    shift = linear / precision + noise[pairs + 2 * rank] / math.sqrt(precision)
-    _add(sides[0], sizes[0], rank, rank, 0.0, shift)
-    _add(sides[1], sizes[1], rank, rank, 0.0, -shift)
-    return shift
+    for s in range(2):
+        if has_effect[1 - s] and (rank > 0 or both):
+            own = noise[pairs + s * (rank + 2) : pairs + (s + 1) * (rank + 2)]
+            intercept = _trade(
+                sides, sizes, s, resistances[s], variances, spreads, both, centred, intercept,
+                intercept_variance, own,
+            )  # fmt: skip
+    return intercept

@@ -43,7 +43,7 @@ class Plan:
         found, begin, length = [], 0, _FIRST_STRETCH
         while begin < self.n_samples:
             end = begin + length
-            if self.n_samples - end < 2 * length:  # what is left is no stretch of its own
+            if self.n_samples - end < 5 * length:  # what is left behind is to be little beside it
                 end = self.n_samples
             found.append((begin, end))
             begin, length = end, 2 * length

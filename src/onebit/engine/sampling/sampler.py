@@ -41,9 +41,9 @@ from onebit.model.posterior import Posterior
 Array = NDArray[np.float64]
 Codes = NDArray[np.int32]
 
-# Looks at whether chains have settled are taken after two, three and four quarters of a stretch, and not
-# before so many draws of a chain.
-_QUARTERS, _FEWEST_BEFORE_LOOK = 4, 40
+# Looks at whether chains have settled are taken after every eighth of the second half of a stretch, and
+# not before so many draws of a chain.
+_QUARTERS, _LOOKS, _FEWEST_BEFORE_LOOK = 4, 8, 40
 
 
 @dataclass(frozen=True)
@@ -205,11 +205,11 @@ class Sampler:
     def _has_settled(self) -> bool:
         """Look at whether the chains have settled, if it is time to."""
         plan, (begin, end) = self.plan, self.stretch
-        done = self.draws - begin
-        if plan.settle is None or done < min(_FEWEST_BEFORE_LOOK, end - begin):
+        done, length = self.draws - begin, end - begin
+        if plan.settle is None or done < min(_FEWEST_BEFORE_LOOK, length):
             return False
-        last = self.draws == end or self._quarter(self.draws) > self._quarter(self.draws - 1)
-        if not last or 2 * done < end - begin:
+        looks, before = done * _LOOKS // length, (done - 1) * _LOOKS // length
+        if looks == before or 2 * looks < _LOOKS:
             return False
         if plan.settle == "auto":
             return self.diagnostics().mixed() and not self.loss_error() > LOSS_ERROR
