@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,42 +69,50 @@ class Diagnostics:
         """
         pooled = self.values.reshape(-1, len(self.names))
         deviation = pooled.std(axis=0, ddof=1) if len(pooled) > 1 else np.full(len(self.names), np.nan)
-        columns = (pooled.mean(axis=0), deviation, *self._rhat_ess())
+        unknown = (np.full(len(self.names), np.nan),) * 3
+        judged = (self._rhats(), *self._sizes()) if self.enough else unknown
+        columns = (pooled.mean(axis=0), deviation, *judged)
         return pd.DataFrame(
             dict(zip(DIAGNOSTICS, columns, strict=True)), index=pd.Index(self.names, name="functional")
         )
 
-    def _rhat_ess(self) -> tuple[Array, Array, Array]:
+    @cached_property
+    def _moving(self) -> NDArray[np.bool_]:
+        """Which functionals have moved: a constant has mixed."""
+        return np.asarray(self.values.std(axis=(0, 1)) > 0)
+
+    def _rhats(self) -> Array:
+        rhat = np.ones(len(self.names))
+        moving = np.moveaxis(self.values[:, :, self._moving], 2, 0)
+        rhat[self._moving] = [split_rhat(course) for course in moving]
+        return rhat
+
+    def _sizes(self) -> tuple[Array, Array]:
+        """Return the effective sample sizes of the bulk and of the tails."""
         from arviz_stats.base import array_stats  # slow to import
 
-        count = len(self.names)
-        if not self.enough:
-            return (np.full(count, np.nan),) * 3
-        chains, draws, _ = self.values.shape
-        rhat, bulk = np.ones(count), np.full(count, float(chains * draws))
-        tail = bulk.copy()
-        moving = self.values.std(axis=(0, 1)) > 0  # a constant has mixed
-        if moving.any():
-            part = self.values[:, :, moving]
-            rhat[moving] = [split_rhat(course) for course in np.moveaxis(part, 2, 0)]
+        chains, draws, count = self.values.shape
+        bulk, tail = np.full((2, count), float(chains * draws))
+        if self._moving.any():
+            part = self.values[:, :, self._moving]
             # It halves the chains itself.
-            bulk[moving] = array_stats.ess(part, chain_axis=0, draw_axis=1, method="bulk")
-            tail[moving] = array_stats.ess(part, chain_axis=0, draw_axis=1, method="tail", prob=TAILS)
-        return rhat, bulk, tail
+            bulk[self._moving] = array_stats.ess(part, chain_axis=0, draw_axis=1, method="bulk")
+            tail[self._moving] = array_stats.ess(
+                part, chain_axis=0, draw_axis=1, method="tail", prob=TAILS
+            )
+        return bulk, tail
+
+    @property
+    def _alike(self) -> bool:
+        return self.enough and bool(self._rhats().max() <= SETTLED_RHAT)
 
     def mixed(self) -> bool:
         """Say whether the chains have at least roughly mixed, in every functional."""
-        if not self.enough:
-            return False
-        rhat, bulk, tail = self._rhat_ess()
-        return bool(rhat.max() <= SETTLED_RHAT and min(bulk.min(), tail.min()) >= ROUGH_ESS)
+        return self._alike and bool(min(part.min() for part in self._sizes()) >= ROUGH_ESS)
 
     def settled(self, error: float) -> bool:
         """Say whether every functional's mean is known to ``error`` posterior standard deviations."""
-        if not self.enough:
-            return False
-        rhat, bulk, _ = self._rhat_ess()
-        return bool(rhat.max() <= SETTLED_RHAT and bulk.min() * error**2 >= 1.0)
+        return self._alike and bool(self._sizes()[0].min() * error**2 >= 1.0)
 
 
 def split_rhat(course: Array) -> float:

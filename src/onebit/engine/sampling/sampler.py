@@ -212,7 +212,7 @@ class Sampler:
         if looks == before or 2 * looks < _LOOKS:
             return False
         if plan.settle == "auto":
-            return self.diagnostics().mixed() and not self.loss_error() > LOSS_ERROR
+            return not self.loss_error() > LOSS_ERROR and self.diagnostics().mixed()
         return self.diagnostics().settled(float(plan.settle))
 
     def _step(self, number: int) -> None:
