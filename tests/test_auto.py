@@ -130,7 +130,7 @@ def test_the_gibbs_loss_is_not_tried_beside_features(small_world):
 def test_it_is_not_worse_than_the_defaults_where_they_are_far_off():
     """World B1 has no noise: a higher temperature is right."""
     world = simulate.world("B1", rank=3, seed=1)
-    auto = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
+    auto = AutoCompleter(random_state=0, effort="quick").fit(world.pairs, world.answers)
     plain = LogisticCompleter(random_state=0).fit(world.pairs, world.answers)
     errors = [world.error(model.complete("score").to_numpy()) for model in (auto, plain)]
     assert errors[0] < errors[1]
@@ -183,7 +183,8 @@ def test_on_noise_the_reported_log_loss_is_not_better_than_guessing():
     losses = []
     for _ in range(12):
         pairs, answers = rng.integers(0, 12, (80, 2)), rng.integers(0, 2, 80)
-        table = AutoCompleter(random_state=0, sampling_seconds=12).fit(pairs, answers).search_
+        model = AutoCompleter(losses=("logistic", "hinge"), random_state=0, sampling_seconds=12)
+        table = model.fit(pairs, answers).search_
         assert "sampling" in set(table["inference"])
         losses.append(table.groupby("loss")["log_loss"].mean())
     mean = pd.concat(losses, axis=1).mean(axis=1)
@@ -364,6 +365,7 @@ def test_draws_that_were_asked_for_and_not_taken_are_spoken_of(small_world, monk
     ("settings", "remedy"),
     [
         ({}, 'Set effort="thorough"'),
+        ({"effort": "quick"}, 'Set effort="default"'),
         ({"effort": "thorough"}, "Raise sampling_seconds"),
         ({"sampling_seconds": 9.0}, "Raise sampling_seconds"),
         ({"n_samples": 9}, "Raise n_samples"),

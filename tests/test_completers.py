@@ -39,7 +39,7 @@ MAKERS = {
     "sampled": lambda: LogisticCompleter(
         2, inference="sampling", n_samples=50, n_burn_in=30, n_chains=2, settle=None, random_state=0
     ),
-    "auto": lambda: AutoCompleter(sampling_seconds=0, random_state=0),
+    "auto": lambda: AutoCompleter(losses=("logistic", "hinge"), sampling_seconds=0, random_state=0),
 }
 ALL = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 BAYES = pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_auto_lets_chains_go_on_until_they_have_settled_and_else_says_so(world, 
     assert told["mixing"] == ("roughly mixed" if mixes else "not mixed")
     assert told["sampling"].startswith("Sampled: ")
     said = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
-    assert any("have not mixed" in text and 'effort="thorough"' in text for text in said) != mixes
+    assert any("have not mixed" in text and 'effort="default"' in text for text in said) != mixes
 
 
 def lowest_if_sampled(trial):

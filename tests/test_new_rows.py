@@ -226,7 +226,7 @@ def test_rows_and_their_features_are_divided_together():
 
 
 @pytest.mark.parametrize("completer", [
-    AutoCompleter(random_state=0, effort="quick", sampling_seconds=0, n_jobs=1),
+    AutoCompleter(losses=("logistic",), sampling_seconds=0, random_state=0, n_jobs=1),
     LogisticCompleter(1, inference="sampling", n_samples=10, n_burn_in=10, n_chains=1, settle=None,
                       random_state=0, n_jobs=1),
 ])  # fmt: skip

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onebit.engine.sampling.orbits import _drawn, _trade
+from onebit.engine.sampling.orbits import _drawn, _shear, _trade
 
 RANK, SIZES = 2, (5, 4)
 VARIANCES, SPREADS = np.array([0.7, 1.3]), np.array([0.8, 0.5])
@@ -100,3 +100,40 @@ def test_a_trade_is_a_draw_along_all_that_no_score_notices(s, both, centred):
     np.testing.assert_allclose(mode, -np.linalg.solve(curvature, slope), atol=1e-10)
     spread = np.array([steps_of(unit) - mode for unit in units])
     np.testing.assert_allclose(spread.T @ spread, np.linalg.inv(curvature), atol=1e-10)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_a_shear_is_a_draw_between_two_columns_whose_means_and_slopes_are_integrated_out(noise):
+    """The slopes of a column have priors of its own, of whichever column is added to it."""
+    rng = np.random.default_rng(4)
+    lines = [rng.normal(1.0, 1.0, (size, RANK)) for size in SIZES]
+    told = [rng.normal(size=(size, 3)) for size in SIZES]
+    told = [part - part.mean(axis=0) for part in told]
+    shares = [rng.uniform(0.0, 0.1, (3, RANK)) for _ in SIZES]
+    means = np.array([0.1, 0.15])
+    sides = tuple(
+        (part.sum(axis=0), part.T @ part, known.T @ part, share, np.eye(RANK), np.zeros(RANK))
+        for part, known, share in zip(lines, told, shares, strict=True)
+    )
+    j, k = 0, 1
+    _shear(sides, means, np.array(SIZES, float), VARIANCES, np.array([[j, k]]), np.array([noise]))
+    change = sides[0][4][j, k]
+    assert sides[1][4][k, j] == pytest.approx(-change)
+
+    def energy_at(c):
+        total = 0.0
+        for side, taker, column in ((0, k, lines[0][:, k] + c * lines[0][:, j]),
+                                    (1, j, lines[1][:, j] - c * lines[1][:, k])):  # fmt: skip
+            left = (column**2).sum() - means[side] * column.sum() ** 2
+            left -= (shares[side][:, taker] * (told[side].T @ column) ** 2).sum()
+            total += 0.5 * left / VARIANCES[taker]
+        return total
+
+    curvature = energy_at(1.0) - 2.0 * energy_at(0.0) + energy_at(-1.0)
+    mode = -0.5 * (energy_at(1.0) - energy_at(-1.0)) / curvature
+    assert change == pytest.approx(mode + noise / np.sqrt(curvature))
+    for side, part, known in zip(sides, lines, told, strict=True):
+        after = part @ side[4]
+        np.testing.assert_allclose(side[0], after.sum(axis=0), atol=1e-12)
+        np.testing.assert_allclose(side[1], after.T @ after, atol=1e-12)
+        np.testing.assert_allclose(side[2], known.T @ after, atol=1e-12)

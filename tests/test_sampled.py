@@ -1,6 +1,7 @@
 """Completers that sample: what a user sees of the draws."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ from onebit.engine.cpu import threads
 from onebit.engine.sampling import passes
 from onebit.engine.sampling.kept import Kept
 from onebit.engine.sampling.plan import Plan
+from onebit.engine.sampling.sampler import Sampler
 from onebit.model import draws as draws_module
 from onebit.model.diagnostics import Diagnostics, Mixing
 from onebit.model.draws import Draws
 from onebit.model.hierarchy import Hierarchy
+from onebit.model.losses import HINGE, LOGISTIC
 from onebit.model.priors import InverseGamma
 
 QUICK = {"inference": "sampling", "n_samples": 60, "random_state": 0, "n_chains": 1}
@@ -334,11 +337,46 @@ def test_as_many_draws_of_every_chain_are_kept_evenly_spaced(chains, draws):
         assert gaps.max() - gaps.min() <= 1
 
 
-def test_stretches_double_and_the_last_takes_what_is_left():
+def test_stretches_double_until_the_last_has_three_quarters_of_the_draws():
     assert Plan(750, settle="auto").stretches == [(0, 100), (100, 750)]
     assert Plan(3000, settle="auto").stretches == [(0, 100), (100, 300), (300, 700), (700, 3000)]
-    assert Plan(50, settle=0.1).stretches == [(0, 50)]
+    assert Plan(390, settle=0.1).stretches == [(0, 390)]
     assert Plan(750).stretches == [(0, 750)]
+    for draws in (400, 999, 1200, 2800, 5000):
+        begin, end = Plan(draws, settle="auto").stretches[-1]
+        assert end == draws
+        assert end - begin >= 0.75 * draws
+
+
+def test_looks_are_taken_in_the_second_half_of_a_stretch_and_never_after_few_draws():
+    run = Sampler.__new__(Sampler)  # what a look needs
+    run.plan, run.watched = Plan(900, settle="auto"), SimpleNamespace(loss=HINGE)
+    looks = []
+
+    def diagnostics():
+        looks.append(run.draws)
+        return SimpleNamespace(mixed=lambda: False)
+
+    run.diagnostics = diagnostics
+    for draws in range(1, 901):
+        run.draws = draws
+        assert not run._has_settled()
+    assert looks == [50, 63, 75, 88, 100, 500, 600, 700, 800, 900]
+    run.plan, looks[:] = Plan(60, settle="auto"), []
+    for draws in range(1, 61):
+        run.draws = draws
+        run._has_settled()
+    assert looks == [45, 53, 60]  # none before forty
+
+
+@pytest.mark.parametrize(("error", "settled"), [(0.0004, True), (0.0006, False), (np.nan, False)])
+def test_predictions_whose_error_is_large_or_unknown_have_not_settled(error, settled):
+    run = Sampler.__new__(Sampler)
+    run.plan, run.draws = Plan(100, settle="auto"), 100
+    run.watched = SimpleNamespace(loss=LOGISTIC)
+    run.loss_error = lambda: error
+    run.diagnostics = lambda: SimpleNamespace(mixed=lambda: True)
+    assert run._has_settled() == settled
 
 
 def test_chains_abreast_draw_what_they_draw_one_after_the_other(world):

@@ -7,7 +7,7 @@ from scipy.special import expit
 from scipy.stats import beta
 
 import onebit
-from onebit import HingeCompleter, LogisticCompleter, NuclearNormCompleter
+from onebit import HingeCompleter, LogisticCompleter, NuclearNormCompleter, simulate
 from onebit.completers.filling import known_observations
 from onebit.model.draws import Draws
 from onebit.model.irt import Scale
@@ -237,7 +237,7 @@ def test_shares_of_a_population_add_what_drawing_rows_leaves_to_chance():
     answers = rng.random((40, 5)) < [0.05, 0.5, 0.5, 0.9, 0.0]
     answers[:, 2] = answers[:, 1]
     pairs = np.argwhere(np.ones_like(answers))
-    model = LogisticCompleter(0, inference="sampling", n_samples=2000, n_burn_in=20, random_state=0)
+    model = LogisticCompleter(0, inference="sampling", n_samples=600, n_burn_in=20, random_state=0)
     model.fit(pairs, answers[tuple(pairs.T)])
     here, there = model.column_summary(), model.column_summary(population=True)
     yes = answers.sum(axis=0)
@@ -327,3 +327,18 @@ def test_ranks_lie_within_their_intervals(sampled, level):
         found = sampled.column_summary(level=level, population=population)
         assert (found["rank_low"] <= found["rank"]).all()
         assert (found["rank"] <= found["rank_high"]).all()
+
+
+def test_error_bars_do_not_take_over_a_prior_scale_that_suits_a_variational_fit():
+    """Under it columns that the fit has pruned would add noise to every draw."""
+    world = simulate.world("B3", rank=2, shape=(150, 30), density=0.3, seed=0)
+    found = [
+        LogisticCompleter(6, prior_scale=scale, random_state=0)
+        .fit(world.pairs, world.answers)
+        .column_summary()
+        for scale in ("auto", 0.1)
+    ]
+    spreads = [table["effect"].std() for table in found]
+    errors = [table["effect_se"].mean() for table in found]
+    assert spreads[1] == pytest.approx(spreads[0], rel=0.25)
+    assert errors[1] == pytest.approx(errors[0], rel=0.25)

@@ -1,10 +1,13 @@
 """Threads of our own, and those of the linear algebra library beside them."""
 
+from threading import Thread
+
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from onebit import LogisticCompleter
-from onebit.engine.cpu.threads import threads
+from onebit.engine.cpu.threads import Threads, Turn, threads
 
 
 def blas():
@@ -51,3 +54,40 @@ def test_a_fit_that_is_stopped_leaves_the_libraries_as_they_were(small_world):
     with pytest.raises(KeyboardInterrupt):
         LogisticCompleter().fit(small_world.pairs, small_world.answers, callback=stop)
     assert seen == [{1}]
+
+
+def taken_by_another(turn):
+    """Say whether another thread gets the turn within a moment."""
+    got = []
+
+    def take():
+        if turn._lock.acquire(timeout=0.2):
+            got.append(True)
+            turn._lock.release()
+
+    other = Thread(target=take)
+    other.start()
+    other.join()
+    return bool(got)
+
+
+@pytest.mark.parametrize(("work", "left"), [(10, False), (5_000, True)])
+def test_a_turn_is_left_while_a_long_range_runs_and_is_free_in_the_end(work, left):
+    turn, seen = Turn(), []
+    pool = Threads(1, None).in_turns(turn)
+    with turn:
+        pool.ranges(lambda first, last: seen.append(taken_by_another(turn)), np.array([0, work]))
+        assert not taken_by_another(turn)
+    assert seen == [left]
+    assert taken_by_another(turn)
+
+
+def test_a_turn_is_free_after_an_error():
+    turn = Turn()
+
+    def fail(first, last):
+        raise ValueError("no such row")
+
+    with pytest.raises(ValueError, match="no such row"), turn:
+        Threads(1, None).in_turns(turn).ranges(fail, np.array([0, 50_000]))
+    assert taken_by_another(turn)

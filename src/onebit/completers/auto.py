@@ -72,9 +72,9 @@ class AutoCompleter(PairClassifier):
         core does in a second is reckoned for arm64 and x86-64 apart, so that machines of the two may find
         different models under one seed. Sampling is tried at the rank that the search has found (10, 20
         or 40) and, as long as it gains, comes close to the best and there is time, at the next ones;
-        where a higher rank would leave chains fewer than 3,000 draws that would have more, it has to gain
-        two percent of the log-loss. Chains stop once they have settled: every R-hat at most 1.05, every
-        effective sample size at least 100 and the Monte Carlo error of the log-loss at most 0.0005;
+        where a higher rank would leave all chains fewer than 6,000 draws that would have more, it has to
+        gain two percent of the log-loss. Chains stop once they have settled: every R-hat at most 1.05,
+        every effective sample size at least 100 and the Monte Carlo error of the log-loss at most 0.0005;
         otherwise a warning says what they may still move by.
     sampling_seconds : float or None
         Another number of seconds. Zero never samples.
@@ -227,7 +227,8 @@ class AutoCompleter(PairClassifier):
             return "Raise n_samples (--samples)"
         if self.sampling_seconds is not None or self.effort == "thorough":
             return "Raise sampling_seconds (--sampling-seconds)"
-        return 'Set effort="thorough" (--effort thorough)'
+        more = "default" if self.effort == "quick" else "thorough"
+        return f'Set effort="{more}" (--effort {more})'
 
     def effort_words(self) -> str:
         """Say how long sampling may take here, before it starts.

@@ -47,9 +47,9 @@ TRIAL = Plan(n_samples=40, n_burn_in=20, n_chains=2)
 # effort allows at most, since what all rows share takes ten to two hundred sweeps to move (three would
 # leave one of two cores idle in every second step); one where two would have fewer draws than the fewest.
 CHAINS, FEW_CHAINS, LONG, FEWEST = 4, 2, 2000, 50
-# A higher rank that leaves chains fewer draws than so many, where a lower one would not, is kept only
-# where it gains this share of the log-loss: in shorter chains, what all rows share has not mixed.
-ENOUGH, WORTH_SHORTER = 3000, 0.02
+# A higher rank that leaves all chains together fewer draws than so many, where a lower one has more, is
+# kept only where it gains this share of the log-loss: what all rows share would not have mixed.
+ENOUGH, WORTH_SHORTER = 6000, 0.02
 # The share of the seconds that a trial may take before its chains are the shortest, and its most draws.
 _TRIAL_SHARE, _LONGEST_TRIAL = 0.05, 200
 
@@ -127,8 +127,9 @@ class Budget:
         return Plan(draws, self._burn_in, chains, settle="auto")
 
     def too_short(self, shape: tuple[int, int], n: int, rank: int, higher: int, spent: float) -> bool:
-        """Say whether a higher rank would make chains of the last fit too short."""
-        few, many = (self.plan(shape, n, tried, spent).n_samples for tried in (higher, rank))
+        """Say whether a higher rank would leave the chains of the last fit too few draws."""
+        plans = [self.plan(shape, n, tried, spent) for tried in (higher, rank)]
+        few, many = (plan.n_samples * plan.n_chains for plan in plans)
         return few < min(ENOUGH, many)
 
     def sentence(self, seconds: float, cores: int) -> str:

@@ -52,8 +52,10 @@ def _sampled_draws(model: Any, own: Any, callback: Any) -> tuple[Draws, str]:
             "keeps do not say, and it is not sampled: error bars would be of other answers; fit again, "
             'with inference="sampling" if it is to be updated like this'
         )
+    # A scale that suits a variational fit lets columns that it would have pruned add noise to draws.
+    scale = "auto" if own.prior == "inverse-gamma" else own.prior_scale
     sampled = clone(own).set_params(
-        inference="sampling", temperature=1.0, n_samples=SAMPLES, n_burn_in=BURN_IN,
+        inference="sampling", temperature=1.0, n_samples=SAMPLES, n_burn_in=BURN_IN, prior_scale=scale,
         n_chains=CHAINS, n_thin=1, settle="auto", sparse=None, n_init=1, verbose=0,
     )  # fmt: skip
     if not isinstance(sampled.random_state, (int, np.integer)):
@@ -81,9 +83,11 @@ def _words(what: str, sampled: Any) -> str:
     )
     if mixing.verdict in ("mixed", "roughly mixed"):
         said += "."
+    elif mixing.verdict == "unknown":
+        said += "; there are too few draws to say how well the chains have mixed."
     else:
         said += (
-            f", and by more here, since the chains have not mixed (worst R-hat {mixing.rhat:.2f}); a "
+            f", and by more here, since the chains have not mixed ({mixing.figures}); a "
             "model fitted by sampling, with more draws, has firmer ones."
         )
     if sampled.updates_.answers > LARGE_UPDATES * (sampled.n_observations_ or np.inf):

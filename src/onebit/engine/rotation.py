@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from onebit.model.gaussians import lower_triangle
 from onebit.model.hierarchy import Hierarchy, HyperPosterior, SideSums
 
 Array = NDArray[np.float64]
@@ -199,14 +200,14 @@ def _column_scales(hierarchy: Hierarchy, energy: Array) -> Array:
 def second_moment(covariances: Array, products: Array) -> Array:
     """Return the second moment from the packed sum of covariances and the products of means."""
     total = np.zeros_like(products)
-    total[np.tril_indices(len(total))] = covariances
+    total[lower_triangle(len(total))] = covariances
     total += np.tril(total, -1).T + products
     return total
 
 
 def packed_change(change: Array) -> Array:
     """Return the matrix that takes packed triangles of ``V`` to those of ``change' V change``."""
-    a, b = np.tril_indices(len(change))
+    a, b = lower_triangle(len(change))
     matrix = change[a][:, a] * change[b][:, b]
     other = change[b][:, a] * change[a][:, b]
     return matrix + np.where(a == b, 0.0, 1.0)[:, None] * other

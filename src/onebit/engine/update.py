@@ -26,7 +26,7 @@ from onebit.data.sorting import View
 from onebit.engine.cpu.apart import Natural
 from onebit.engine.cpu.side import Side
 from onebit.engine.cpu.threads import Threads
-from onebit.model.gaussians import Gaussians, independent_gaussians
+from onebit.model.gaussians import Gaussians, independent_gaussians, lower_triangle
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import Loss
 from onebit.model.placing import Placing
@@ -236,7 +236,7 @@ def _said_before(
     precision[touched.fresh] = 0.0
     precision[np.flatnonzero(touched.fresh)[:, None], places, places] = own[touched.fresh]
     linear[touched.fresh] = pull[touched.fresh]
-    lower = np.tril_indices(own.shape[1])
+    lower = lower_triangle(own.shape[1])
     packed = precision[:, lower[0], lower[1]]
     return Natural(packed / temperature, linear / temperature, np.zeros(len(linear)))
 

@@ -36,8 +36,9 @@ USABLE_RHAT, USABLE_ESS = 1.1, 40.0
 SETTLED_RHAT = ROUGH_RHAT
 # The Monte Carlo error of the log-loss at which predictions have settled.
 LOSS_ERROR = 0.0005
-# Functionals that all rows or all columns share: single effects move with them.
-SHARED = ("mean score", "norm of the factors", "norm of the row effects", "norm of the column effects")
+# Functionals that all rows or all columns share. Single effects move with those of the effects.
+OF_EFFECTS = ("mean score", "norm of the row effects", "norm of the column effects")
+SHARED = (*OF_EFFECTS, "norm of the factors")
 
 
 @dataclass(frozen=True)
@@ -157,8 +158,8 @@ class Mixing:
     predictions : bool
         Whether the functionals that single entries are read from (loss and scores) can be used.
     movement : float
-        How far what all rows or columns share, and with it every effect, may move from run to run (two
-        Monte Carlo standard errors), beside what each effect moves by itself.
+        How far what the effects of all rows or columns share, and with it every effect, may move from run
+        to run (two Monte Carlo standard errors), beside what each effect moves by itself.
     """
 
     verdict: str
@@ -180,13 +181,14 @@ class Mixing:
             verdict = "roughly mixed" if _within(rhat, ess, ROUGH_RHAT, ROUGH_ESS) else "not mixed"
         shared = table.index.isin(SHARED)
         error = table["sd"] / np.sqrt(table["ess_bulk"].clip(lower=1.0))
+        of_effects = table.index.isin(OF_EFFECTS)
         return cls(
             verdict,
             float(rhat.max()),
             float(ess.min()),
             str(rhat.idxmax() if rhat.max() > ROUGH_RHAT else ess.idxmin()),
             _within(rhat[~shared], ess[~shared], USABLE_RHAT, USABLE_ESS),
-            2.0 * float(error[shared].max()) if shared.any() else 0.0,
+            2.0 * float(error[of_effects].max()) if of_effects.any() else 0.0,
         )
 
     def sentences(self) -> list[str]:
@@ -196,16 +198,23 @@ class Mixing:
                 "There are too few draws to say how well the chains have mixed, and averages over them "
                 "are rough."
             ]
-        figures = f"worst R-hat {self.rhat:.2f}, smallest effective sample size {math.floor(self.ess)}"
+        figures = self.figures
         if self.verdict == "mixed":
             return [f"The chains have mixed ({figures})."]
         if self.verdict == "roughly mixed":
             return [f"The chains have roughly mixed ({figures}): good for predictions; {self._moving()}."]
-        predictions = "Predictions can be used" if self.predictions else "Predictions are rough too"
+        predictions = (
+            "Predictions can be used" if self.predictions else "Single predictions are rough too"
+        )
         return [
             f"The chains have not mixed ({figures}, of the {self.worst}). {predictions}; "
             f"{self._moving()}."
         ]
+
+    @property
+    def figures(self) -> str:
+        """The worst figures."""
+        return f"worst R-hat {self.rhat:.2f}, smallest effective sample size {math.floor(self.ess)}"
 
     def _moving(self) -> str:
         return (

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.model.gaussians import Gaussians
+from onebit.model.gaussians import Gaussians, lower_triangle
 from onebit.model.posterior import Posterior
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ def _variances(gaussians: Gaussians, direction: Array) -> Array:
     """Return the variances of ``direction . u`` of all rows."""
     if not gaussians.full:
         return gaussians.covariance @ direction**2
-    a, b = np.tril_indices(len(direction))
+    a, b = lower_triangle(len(direction))
     weights = np.where(a == b, 1.0, 2.0) * direction[a] * direction[b]
     return gaussians.covariance @ weights
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,13 @@ def packed_diagonal(n: int) -> NDArray[np.int64]:
     """Return where the diagonal of an n x n matrix stands in its packed lower triangle."""
     k = np.arange(n)
     return k * (k + 3) // 2
+
+
+@lru_cache(maxsize=64)
+def lower_triangle(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return rows and columns of the lower triangle of an n x n matrix, in the order of a packed one."""
+    first, second = np.tril_indices(n)
+    return first, second
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class Gaussians:
         m, n = self.mean.shape
         dense = np.zeros((m, n, n))
         if self.full:
-            lower = np.tril_indices(n)
+            lower = lower_triangle(n)
             dense[:, lower[0], lower[1]] = self.covariance
             dense[:, lower[1], lower[0]] = self.covariance
         else:

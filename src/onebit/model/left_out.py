@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.model.gaussians import Gaussians
+from onebit.model.gaussians import Gaussians, lower_triangle
 from onebit.model.posterior import Posterior
 
 Array = NDArray[np.float64]
@@ -57,7 +57,7 @@ def without_row(
         moved = dense @ line
         left = np.maximum(1.0 - weight * (moved @ line), _LEAST)
         dense += (weight / left)[:, None, None] * moved[:, :, None] * moved[:, None, :]
-        lower = np.tril_indices(dense.shape[1])
+        lower = lower_triangle(dense.shape[1])
         covariance, step = dense[:, lower[0], lower[1]], moved * (slope / left)[:, None]
     else:
         least = _LEAST / touched.covariance

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
+from onebit.model.gaussians import lower_triangle
 from onebit.model.posterior import Posterior
 
 Array = NDArray[np.float64]
@@ -173,7 +174,7 @@ class Population:
             one = np.append(factors, 1.0)
             second = np.block([[second, factors[:, None]], [one]])
         if self.full:
-            lower = np.tril_indices(len(second))
+            lower = lower_triangle(len(second))
             weights = np.where(lower[0] == lower[1], 1.0, 2.0) * second[lower]
         else:
             weights = np.diag(second)

@@ -22,6 +22,7 @@ from onebit.engine.cpu.room import chunk_room, row_room
 from onebit.engine.cpu.solve import solve_lanes
 from onebit.engine.cpu.threads import Threads
 from onebit.engine.cpu.vectors import LANES
+from onebit.model.gaussians import lower_triangle
 
 Array = NDArray[np.float64]
 
@@ -105,7 +106,7 @@ def full_table(table: NDArray[np.float32], slots: int) -> NDArray[np.float32]:
     """Return the table of full covariances that says the same as one of independent coordinates."""
     part = table.shape[1] // 3
     variance, mean = table[:, part : part + slots], table[:, 2 * part : 2 * part + slots]
-    first, second = np.tril_indices(slots)
+    first, second = lower_triangle(slots)
     made = lines_of_zeros(len(table), whole_blocks(len(first)))
     made[:, : len(first)] = mean[:, first] * mean[:, second]
     made[:, np.flatnonzero(first == second)] += variance
@@ -124,7 +125,7 @@ def solve_diagonal(
 ) -> None:
     """Move rows with independent coordinates to what their natural parameters and the prior say."""
     n_free = mean.shape[1]
-    lower = np.tril_indices(n_free)
+    lower = lower_triangle(n_free)
     for begin in range(0, len(mean), ROWS_AT_ONCE):
         rows = slice(begin, begin + ROWS_AT_ONCE)
         matrix = np.zeros((len(mean[rows]), n_free, n_free))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.engine.cpu.vectors import BLOCK
+from onebit.model.gaussians import lower_triangle
 
 # Bytes.
 _CACHE_LINE = 64
@@ -59,7 +60,7 @@ def layout_of(rank: int, has_effect: bool, full: bool) -> Layout:
         part = whole_blocks(slots)
         none = np.empty(0, dtype=np.int64)
         return Layout(facing, np.empty(0, np.float32), none, none, none, free, 2 * part)
-    first, second = np.tril_indices(slots)
+    first, second = lower_triangle(slots)
 
     def place(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
         high, low = np.maximum(a, b), np.minimum(a, b)
@@ -69,7 +70,7 @@ def layout_of(rank: int, has_effect: bool, full: bool) -> Layout:
     mean_at = last_line // BLOCK * BLOCK
     own_mean = np.zeros(whole_blocks(last_line + slots) - mean_at, dtype=np.int64) - 1
     own_mean[last_line - mean_at : last_line - mean_at + slots] = last_line + facing
-    lower, upper = np.tril_indices(len(free))
+    lower, upper = lower_triangle(len(free))
     return Layout(
         place(facing[first], facing[second]),
         np.where(first == second, 1.0, 2.0).astype(np.float32),

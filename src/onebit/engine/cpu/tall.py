@@ -5,7 +5,6 @@ Of matrices that are not tall, numpy's products take as long, and need no kernel
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from onebit.data.kernels import kernel
 from onebit.engine.cpu.threads import Threads
+from onebit.model.gaussians import lower_triangle
 
 Array = NDArray[np.float64]
 
@@ -140,9 +140,6 @@ def inner(left: NDArray[Any], right: NDArray[Any], pool: Threads) -> Array:
     return total + np.tril(total, -1).T if same else np.ascontiguousarray(total.T)
 
 
-_triangle = lru_cache(maxsize=64)(np.tril_indices)
-
-
 def grams(tall: Array, weights: Array, pool: Threads) -> Array:
     """Return ``tall' diag(w) tall`` for each line ``w`` of the weights.
 
@@ -155,7 +152,7 @@ def grams(tall: Array, weights: Array, pool: Threads) -> Array:
     [[[1.0, 2.0], [2.0, 7.0]]]
     """
     wide, blocks = tall.shape[1], -(-len(tall) // _BLOCK)
-    weights, lower = np.ascontiguousarray(weights), _triangle(wide)
+    weights, lower = np.ascontiguousarray(weights), lower_triangle(wide)
     out = np.empty((blocks, len(weights), len(lower[0])))
     pool.even(
         lambda first, last: _block_grams(first, last, tall, weights, out),

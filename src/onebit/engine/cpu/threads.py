@@ -22,6 +22,8 @@ from threadpoolctl import ThreadpoolController
 
 # Below this much work, in answers, a range is not worth handing to a thread: about half a millisecond.
 SMALLEST_TASK = 10_000
+# From this much work on, whoever has the turn lets others have it meanwhile.
+_WORTH_LEAVING = 1_000
 
 
 def thread_count(n_jobs: int | None) -> int:
@@ -59,8 +61,8 @@ class Turn:
         if self._owner != get_ident():
             yield
             return
-        self.__exit__()
         try:
+            self.__exit__()
             yield
         finally:
             self.__enter__()
@@ -83,7 +85,7 @@ class Threads:
 
     def ranges(self, task: Callable[[int, int], object], work: NDArray[np.int64]) -> None:
         """Run ``task`` over all rows; ``work[i]`` is the work of the rows before ``i``."""
-        if self._turn is None or work[-1] < SMALLEST_TASK:
+        if self._turn is None or work[-1] < _WORTH_LEAVING:
             self._ranges(task, work)
             return
         with self._turn.left():

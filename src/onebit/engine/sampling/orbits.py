@@ -204,7 +204,8 @@ def move_along_orbits(
         _resize(sides, mean_shares, sizes, variances, prior, curvature, pull, key, sweep)
         _shear(sides, mean_shares, sizes, variances, order, noise)
     for s in range(2):
-        if has_effect[1 - s] and (rank > 0 or both):
+        # Of effects alone, both sides would say the same.
+        if has_effect[1 - s] and (rank > 0 or (both and s == 0)):
             own = noise[pairs + s * (rank + 2) : pairs + (s + 1) * (rank + 2)]
             intercept = _trade(
                 sides, sizes, s, resistances[s], variances, spreads, both, centred, intercept,

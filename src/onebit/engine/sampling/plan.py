@@ -37,13 +37,13 @@ class Plan:
 
     @property
     def stretches(self) -> list[tuple[int, int]]:
-        """The first and the last but one draw of each stretch."""
+        """The first draw of each stretch, and the first one after it."""
         if self.settle is None:
             return [(0, self.n_samples)]
         found, begin, length = [], 0, _FIRST_STRETCH
         while begin < self.n_samples:
             end = begin + length
-            if self.n_samples - end < 5 * length:  # what is left behind is to be little beside it
+            if 4 * end > self.n_samples:  # no more than a quarter is left behind
                 end = self.n_samples
             found.append((begin, end))
             begin, length = end, 2 * length

@@ -212,7 +212,8 @@ class Sampler:
         if looks == before or 2 * looks < _LOOKS:
             return False
         if plan.settle == "auto":
-            return not self.loss_error() > LOSS_ERROR and self.diagnostics().mixed()
+            known = self.watched.loss is LOGISTIC  # others have no probabilities yet
+            return not (known and not self.loss_error() <= LOSS_ERROR) and self.diagnostics().mixed()
         return self.diagnostics().settled(float(plan.settle))
 
     def _step(self, number: int) -> None:
