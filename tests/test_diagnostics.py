@@ -114,6 +114,18 @@ def test_auto_lets_chains_go_on_until_they_have_settled_and_else_says_so(world, 
     assert any("have not mixed" in text and 'effort="default"' in text for text in said) != mixes
 
 
+@pytest.mark.parametrize("tried", [True, False])
+def test_a_search_that_keeps_a_variational_model_says_what_it_saw_of_sampling(world, tried):
+    model = LogisticCompleter(1, random_state=0).fit(world.pairs, world.answers)
+    lines = [("variational", 0.5, False), ("variational", 0.41, True)]
+    lines += [("sampling", 0.43, False), ("sampling", 0.42, False)] if tried else []
+    table = pd.DataFrame(lines, columns=["inference", "log_loss", "chosen"])
+    words = " ".join(sampling_words(SimpleNamespace(completer_=model, search_=table)))
+    assert words.startswith("Not sampled: ")
+    assert ("log-loss was 0.4200, that of what it keeps 0.4100" in words) == tried
+    assert ("did not try to sample" in words) != tried
+
+
 def lowest_if_sampled(trial):
     return 0.0 if trial.recipe.sampling is not None else 1.0
 

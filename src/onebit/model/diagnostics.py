@@ -251,6 +251,7 @@ def sampling_words(model: Any) -> Sequence[str]:
             return ["Not sampled: the model has no posterior."]
         return [
             "Not sampled: the posterior is a variational approximation.",
+            *_of_the_search(model),
             "Its uncertainties are approximate and too small: they leave out how rows and columns depend "
             "on each other.",
         ]
@@ -265,6 +266,21 @@ def sampling_words(model: Any) -> Sequence[str]:
     mixing = Mixing.of(part.diagnostics_)
     words = [first, *mixing.sentences()]
     return words if mixing.verdict == "mixed" else [*words, _more_draws(model, part, mixing.ess)]
+
+
+def _of_the_search(model: Any) -> list[str]:
+    """Say what a search that keeps a variational model has seen of sampling."""
+    table = getattr(model, "search_", None)
+    if table is None or table.empty:
+        return []
+    sampled = table.loc[table["inference"] == "sampling", "log_loss"]
+    if sampled.empty:
+        return ["The search did not try to sample: its effort had no time, or the answers have weights."]
+    kept = float(table.loc[table["chosen"], "log_loss"].iloc[0])
+    return [
+        f"The search tried to sample: on the answers held out of it the log-loss was "
+        f"{sampled.min():.4f}, that of what it keeps {kept:.4f}."
+    ]
 
 
 def _more_draws(model: Any, part: Any, least: float) -> str:
