@@ -251,9 +251,9 @@ def sampling_words(model: Any) -> Sequence[str]:
             return ["Not sampled: the model has no posterior."]
         return [
             "Not sampled: the posterior is a variational approximation.",
-            *_of_the_search(model),
             "Its uncertainties are approximate and too small: they leave out how rows and columns depend "
             "on each other.",
+            *_of_the_search(model),
         ]
     chains = "one chain" if part.n_chains == 1 else f"{part.n_chains} chains"
     first = (
