@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 from scipy.stats import beta
+from sklearn.base import clone
 
 import onebit
 from onebit import HingeCompleter, LogisticCompleter, NuclearNormCompleter, simulate
@@ -342,3 +343,18 @@ def test_error_bars_do_not_take_over_a_prior_scale_that_suits_a_variational_fit(
     errors = [table["effect_se"].mean() for table in found]
     assert spreads[1] == pytest.approx(spreads[0], rel=0.25)
     assert errors[1] == pytest.approx(errors[0], rel=0.25)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_error_bars_keep_the_prior_scale_that_a_model_was_sampled_with(small_world, monkeypatch):
+    made = []
+
+    def recorded(own):
+        made.append(clone(own))
+        return made[-1]
+
+    monkeypatch.setattr("onebit.completers.error_bars.clone", recorded)
+    few = {"n_samples": 10, "n_chains": 1, "random_state": 0}
+    model = LogisticCompleter(1, inference="sampling", temperature=2.0, prior_scale=0.1, **few)
+    model.fit(small_world.pairs, small_world.answers).column_summary()
+    assert [part.prior_scale for part in made] == [0.1]

@@ -53,7 +53,8 @@ def _sampled_draws(model: Any, own: Any, callback: Any) -> tuple[Draws, str]:
             'with inference="sampling" if it is to be updated like this'
         )
     # A scale that suits a variational fit lets columns that it would have pruned add noise to draws.
-    scale = "auto" if own.prior == "inverse-gamma" else own.prior_scale
+    kept = own.is_sampled or own.prior != "inverse-gamma"
+    scale = own.prior_scale if kept else "auto"
     sampled = clone(own).set_params(
         inference="sampling", temperature=1.0, n_samples=SAMPLES, n_burn_in=BURN_IN, prior_scale=scale,
         n_chains=CHAINS, n_thin=1, settle="auto", sparse=None, n_init=1, verbose=0,

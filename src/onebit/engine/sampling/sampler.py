@@ -212,8 +212,9 @@ class Sampler:
         if looks == before or 2 * looks < _LOOKS:
             return False
         if plan.settle == "auto":
-            known = self.watched.loss is LOGISTIC  # others have no probabilities yet
-            return not (known and not self.loss_error() <= LOSS_ERROR) and self.diagnostics().mixed()
+            # Other losses have no probabilities yet.
+            precise = self.watched.loss is not LOGISTIC or self.loss_error() <= LOSS_ERROR
+            return precise and self.diagnostics().mixed()
         return self.diagnostics().settled(float(plan.settle))
 
     def _step(self, number: int) -> None:
