@@ -9,6 +9,7 @@ from scipy import stats
 
 from onebit import GibbsCompleter, HingeCompleter, Observations
 from onebit.certificates.directions import (
+    TARGET,
     Directions,
     apply_to,
     divergence,
@@ -80,6 +81,15 @@ def test_the_bound_on_the_divergence_holds_as_often_as_it_says(posterior, monkey
     assert few[0].draws < many.draws
     assert np.mean([found.upper >= many.estimate for found in few]) >= 0.8
     assert np.mean([found.estimate for found in few]) == pytest.approx(many.estimate, rel=0.05)
+
+
+def test_rougher_estimates_take_fewer_draws_and_are_near(posterior):
+    n, spare = 1000, np.random.default_rng(0)
+    fine, rough = (divergence(posterior, n, 0.05, spare, roughness) for roughness in (1.0, 4.0))
+    assert fine.draws == pytest.approx(16 * rough.draws, abs=16)
+    term, more = (found.upper - found.estimate for found in (fine, rough))
+    assert term <= TARGET * n < more <= 4 * TARGET * n
+    assert abs(rough.estimate - fine.estimate) < more
 
 
 def test_directions_cost_less_than_factors_with_their_lengths(small_world):

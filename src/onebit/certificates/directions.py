@@ -27,7 +27,7 @@ from onebit.model.posterior import Posterior
 
 Array = NDArray[np.float64]
 
-# Draws are taken until the confidence term is this share of the number of answers, or this many.
+# Draws are taken until the confidence term is this share of the number of answers, or so many values.
 TARGET = 0.001
 LARGEST_WORK = 4_000_000
 _AT_ONCE = 20_000
@@ -107,7 +107,7 @@ class Directions:
         ``values`` has shape (draws, rows, coordinates).
         """
         units = values / np.linalg.norm(values, axis=-1, keepdims=True)
-        white = np.einsum("mab,tmb->tma", self.whitening, units)
+        white = _each_times(self.whitening, units)
         square = (white**2).sum(axis=-1)
         shift = (white * self._whitened_mean).sum(axis=-1) / np.sqrt(square)
         radial = log_radial_integral(self.rank, shift)
@@ -126,7 +126,12 @@ class Directions:
     def sample(self, draws: int, rng: np.random.Generator) -> Array:
         """Draw values of every row; their directions are what counts."""
         noise = rng.standard_normal((draws, *self.mean.shape))
-        return self.mean + np.einsum("mab,tmb->tma", self.root, noise)
+        return self.mean + _each_times(self.root, noise)
+
+
+def _each_times(matrices: Array, values: Array) -> Array:
+    """Multiply the values of every row, of shape (draws, rows, coordinates), by the row's own matrix."""
+    return np.matmul(values.transpose(1, 0, 2), matrices.transpose(0, 2, 1)).transpose(1, 0, 2)
 
 
 def apply_to(posterior: Posterior) -> bool:
@@ -156,18 +161,24 @@ class Divergence:
     delta: float
 
 
-def divergence(posterior: Posterior, n: int, delta: float, rng: np.random.Generator) -> Divergence:
+def divergence(
+    posterior: Posterior,
+    n: int,
+    delta: float,
+    rng: np.random.Generator,
+    roughness: float = 1.0,
+) -> Divergence:
     """Estimate the divergence of a posterior's directions, and bound it.
 
     Rows are drawn independently, and their log densities, cut ``DEPTH + K`` below their largest value
     (which can only raise the average), have a bounded range, so Hoeffding's inequality applies to their
-    sum.
+    sum. There are draws until its term is ``roughness TARGET n``, or as many as can be.
     """
     sides = [Directions.of(gaussians) for gaussians in posterior.sides]
     depth = DEPTH + posterior.hierarchy.rank
     size = sum(len(side.mean) for side in sides)
     log_term = math.log(1.0 / delta)
-    wanted = math.ceil(depth**2 * size * log_term / (2.0 * (TARGET * n) ** 2))
+    wanted = math.ceil(depth**2 * size * log_term / (2.0 * (roughness * TARGET * n) ** 2))
     draws = max(1, min(wanted, LARGEST_WORK // size))
     floors = [side.largest() - depth for side in sides]
     total = 0.0

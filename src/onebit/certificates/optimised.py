@@ -39,6 +39,9 @@ _HIGHER = (1.5, 2.0, 3.0, 4.0, 6.0)
 _DELTA = 0.05
 # Draws that choose a posterior are not the ones that certify it.
 _OF_SEARCH = (3, 0)
+# Posteriors are compared by divergences of fewer draws; what is certified of the best one is estimated
+# anew, from all.
+_ROUGHNESS = 4.0
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ def _bound(fit: Fit, n: int, temperature: float, choices: int) -> float:
     risk = min(max(fit.objective - divergence / (temperature * n), 0.0), 1.0)
     if directions.apply_to(fit.posterior):
         estimate = directions.divergence(
-            fit.posterior, n, 0.5, np.random.default_rng(_OF_SEARCH)
+            fit.posterior, n, 0.5, np.random.default_rng(_OF_SEARCH), _ROUGHNESS
         ).estimate
         divergence = min(divergence, estimate)
     return pac_bayes_kl(risk, divergence + math.log(choices), n, _DELTA)
