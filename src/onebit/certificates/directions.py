@@ -166,20 +166,20 @@ def divergence(
     n: int,
     delta: float,
     rng: np.random.Generator,
-    roughness: float = 1.0,
+    most: int | None = None,
 ) -> Divergence:
     """Estimate the divergence of a posterior's directions, and bound it.
 
     Rows are drawn independently, and their log densities, cut ``DEPTH + K`` below their largest value
     (which can only raise the average), have a bounded range, so Hoeffding's inequality applies to their
-    sum. There are draws until its term is ``roughness TARGET n``, or as many as can be.
+    sum. There are draws until its term is ``TARGET n``, at most as many as can be, and at most ``most``.
     """
     sides = [Directions.of(gaussians) for gaussians in posterior.sides]
     depth = DEPTH + posterior.hierarchy.rank
     size = sum(len(side.mean) for side in sides)
     log_term = math.log(1.0 / delta)
-    wanted = math.ceil(depth**2 * size * log_term / (2.0 * (roughness * TARGET * n) ** 2))
-    draws = max(1, min(wanted, LARGEST_WORK // size))
+    wanted = math.ceil(depth**2 * size * log_term / (2.0 * (TARGET * n) ** 2))
+    draws = max(1, min(wanted, LARGEST_WORK // size, wanted if most is None else most))
     floors = [side.largest() - depth for side in sides]
     total = 0.0
     at_once = max(1, _AT_ONCE // size)

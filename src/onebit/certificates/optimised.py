@@ -39,9 +39,9 @@ _HIGHER = (1.5, 2.0, 3.0, 4.0, 6.0)
 _DELTA = 0.05
 # Draws that choose a posterior are not the ones that certify it.
 _OF_SEARCH = (3, 0)
-# Posteriors are compared by divergences of fewer draws; what is certified of the best one is estimated
-# anew, from all.
-_ROUGHNESS = 4.0
+# Posteriors are compared by divergences of at most so many draws, which are right to a fraction of a nat;
+# what is certified of the best one is estimated anew, from as many as its confidence needs.
+_MOST_DRAWS = 2_000
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _bound(fit: Fit, n: int, temperature: float, choices: int) -> float:
     risk = min(max(fit.objective - divergence / (temperature * n), 0.0), 1.0)
     if directions.apply_to(fit.posterior):
         estimate = directions.divergence(
-            fit.posterior, n, 0.5, np.random.default_rng(_OF_SEARCH), _ROUGHNESS
+            fit.posterior, n, 0.5, np.random.default_rng(_OF_SEARCH), _MOST_DRAWS
         ).estimate
         divergence = min(divergence, estimate)
     return pac_bayes_kl(risk, divergence + math.log(choices), n, _DELTA)
