@@ -96,6 +96,10 @@ def test_a_test_can_be_fitted_by_its_models_name(tmp_path):
         # As many draws as were asked for, settled or not.
         assert (fitted.rank, fitted.settle, fitted.n_draws_) == (rank, None, 20 * fitted.n_chains)
         assert run("columns", out, "--scale", "irt").exit_code == 0
+    assert run(*arguments, "-m", "rasch").exit_code == 0
+    told = onebit.load(out)
+    assert told.settled_
+    assert told.diagnostics_["ess_bulk"].min() >= 400
     assert run(*arguments, "-m", "rasch", "--rank", "2").exit_code == 2
     refused = run(*arguments, "-m", "2pl", "--inference", "variational")
     assert refused.exit_code == 2
