@@ -12,8 +12,8 @@ from onebit.cli.shell import WrongCommand
 
 MODELS = ("auto", "logistic", "hinge", "gibbs", "nuclear", "rasch", "2pl")
 # Of the models of item response theory: what makes LogisticCompleter one of them. They are sampled, since
-# abilities and difficulties are read with their standard errors, until a twentieth of a posterior standard
-# deviation is the Monte Carlo error of what all rows share: four hundred effective draws.
+# abilities and difficulties are read with their standard errors: until what all rows share is known to a
+# twentieth of its posterior standard deviation, with four hundred effective draws.
 IRT: dict[str, dict[str, Any]] = {
     "rasch": {"rank": 0, "pattern": None},
     "2pl": {"rank": 1, "effects": "columns", "pattern": None},
