@@ -12,7 +12,7 @@ from scipy.special import expit
 from typer.testing import CliRunner
 
 import onebit
-from onebit import LogisticCompleter, cli
+from onebit import LogisticCompleter, cli, simulate
 from onebit.cli import asking
 
 runner = CliRunner()
@@ -113,10 +113,21 @@ def test_a_person_is_asked_in_the_terminal(model, tmp_path):
     assert result.exit_code == 0, result.output
     assert "'perhaps' is neither yes nor no" in result.output
     assert "3 answered (as many as were wanted)" in result.output
+    assert "no fitted row says whether such intervals hold" in result.output  # of twelve exercises
     found = pd.read_csv(out)
     assert found["answer"].tolist() == [True, False, True]
     assert found["question"].is_unique
     assert ((found["share_low"] <= found["share"]) & (found["share"] <= found["share_high"])).all()
+
+
+def test_whose_rows_have_many_answers_says_by_how_many_intervals_are_judged(tmp_path):
+    world = simulate.world("B1", rank=1, shape=(30, 40), density=0.8, seed=0)
+    made = LogisticCompleter(1, pattern=None).fit(world.pairs, world.answers)
+    made.save(tmp_path / "m.onebit")
+    assert made.interview().judged_by == 24
+    result = run("ask", str(tmp_path / "m.onebit"), "-n", "1", typed="y\n")
+    assert result.exit_code == 0, result.output
+    assert "no fitted row" not in result.output
 
 
 def test_some_answers_are_learnt_without_asking_for_them(model, tmp_path):

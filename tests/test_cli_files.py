@@ -411,6 +411,7 @@ BAD_COMMANDS = {
     "no such model": (["fit", "t.csv", "-m", "magic", "-o", "m.onebit"], "choose one of auto, logistic"),
     "rank of auto": (["fit", "t.csv", "--rank", "3", "-o", "m.onebit"], "finds the rank by itself"),
     "no output folder": (["fit", "t.csv", "-o", "no/m.onebit"], "the folder no does not exist"),
+    "no folder to leave": (["fit", "t.csv", "-o", "no/../m.onebit"], "the folder no/.. does not exist"),
     "output is a folder": (["fit", "t.csv", "-o", "."], "it is a folder"),
     "a model to stdout": (["fit", "t.csv", "-o", "-"], "not to standard output"),
     "delta": (["fit", "t.csv", "--delta", "0", "-o", "m.onebit"], "delta"),

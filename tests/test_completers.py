@@ -2,6 +2,7 @@
 
 import functools
 import warnings
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -534,6 +535,23 @@ def test_parameters_from_numpy_are_fine(named):
     grid = {"covariance": np.array(["full", "diagonal"]), "effects": np.array([True, False])}
     search = GridSearchCV(LogisticCompleter(2, max_iter=5), grid, cv=2).fit(*named)
     assert len(search.cv_results_["params"]) == 4
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int32, np.uint64])
+def test_narrow_numbers_are_the_same_as_pythons(named, kind, tmp_path):
+    """In eight bits 60 + 2 * 100 is 4."""
+    whole = {"n_samples": 100, "n_burn_in": 60, "n_thin": 2, "n_chains": 2, "max_iter": 5, "n_init": 1}
+    settings = {"rank": 1, "inference": "sampling", "random_state": 0}
+    plain = LogisticCompleter(**settings | whole, keep_mb=1.0, tol=2.0**-12).fit(*named)
+    same = {name: kind(value) for name, value in whole.items()} | {"rank": kind(1)}
+    numbers = {"temperature": np.float16(1.0), "keep_mb": Fraction(1), "tol": np.longdouble(2.0**-12)}
+    model = LogisticCompleter(**settings | same | numbers).fit(*named)
+    assert (model.n_sweeps_, model.n_draws_) == (plain.n_sweeps_, plain.n_draws_) == (260, 200)
+    np.testing.assert_array_equal(model.predict_proba(named[0]), plain.predict_proba(named[0]))
+    model.save(tmp_path / "m.onebit")
+    assert onebit.load(tmp_path / "m.onebit").n_samples == 100
+    for other in (HingeCompleter, GibbsCompleter, NuclearNormCompleter):
+        other(rank=kind(1), max_iter=kind(5)).fit(*named)
 
 
 def test_nothing_to_fold_in(named):

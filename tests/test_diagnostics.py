@@ -72,7 +72,7 @@ def test_the_verdict_on_chains_is_the_fields_and_can_be_acted_on(rhat, ess, tail
 def test_how_far_effects_may_move_is_two_monte_carlo_errors_of_what_they_share():
     mixing = Mixing.of(stand_in(1.4, 16.0).diagnostics_)
     assert mixing.movement == pytest.approx(2 * 2.0 / 4.0)
-    assert "may move by about 1 from run to run" in " ".join(mixing.sentences())
+    assert "may move by up to about 1 from run to run" in " ".join(mixing.sentences())
     assert mixing.predictions  # the loss has mixed
 
 

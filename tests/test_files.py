@@ -22,7 +22,7 @@ from onebit import (
     cli,
     simulate,
 )
-from onebit.data.files import InUse, clear_parts, identity, written_whole
+from onebit.data.files import InUse, clear_parts, identity, lock, written_whole
 from onebit.data.school import school
 from onebit.engine.checkpoint import checkpoint
 
@@ -216,6 +216,27 @@ def test_a_second_fit_in_the_same_folder_is_told_who_is_there(tmp_path):
             pass
         assert folder.is_dir()
     assert not folder.exists()
+
+
+@posix
+@pytest.mark.parametrize("kind", ["link", "second name", "notes"])
+def test_what_is_no_lock_file_is_not_written_over(tmp_path, kind):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("not a number")
+    place = tmp_path / "x.lock"
+    {"link": place.symlink_to, "second name": place.hardlink_to, "notes": mine.rename}[kind](
+        place if kind == "notes" else mine
+    )
+    with pytest.raises(OSError, match=r"x\.lock is (a link|no lock file)"), lock(place, "x"):
+        pass
+    assert place.read_text() == "not a number"
+
+
+def test_the_lock_of_a_process_that_was_killed_is_taken(tmp_path):
+    (tmp_path / "x.lock").write_text("12345\n")
+    with lock(tmp_path / "x.lock", "x"):
+        assert (tmp_path / "x.lock").read_text() == f"{os.getpid()}\n"
+    assert not (tmp_path / "x.lock").exists()
 
 
 FIT = """

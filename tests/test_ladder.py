@@ -360,6 +360,9 @@ def test_each_rung_says_whose_predictions_and_which_entries_it_speaks_of(ladder)
         whole = inside and "learnt" not in method
         assert ("the whole table, the answered ones included" in said) == whole, method
         assert ("outside the fitted part" in said) != whole, method
+        searched = "log of the priors chosen from" in certificate.terms and "learnt" not in method
+        assert ("the choice among them is paid for" in said) == searched, method
+        assert not (searched and "the prior (rank" in said), method
 
 
 def test_the_draw_of_a_ladder_does_not_loosen_when_it_is_asked_for_again(world, tmp_path):

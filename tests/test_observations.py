@@ -179,6 +179,7 @@ def test_a_bad_value_in_a_matrix_is_named_with_its_row_and_column():
         ([(None, 1), (2, 1)], [1, 0], ValueError, "row id at position 0 is missing"),
         ([(1, np.nan), (2, 1.0)], [1, 0], ValueError, "column id at position 0 is missing"),
         ([(np.inf, 1), (2.0, 1)], [1, 0], ValueError, "infinite"),
+        ([("a", 1), ("\ud800", 1)], [1, 0], ValueError, r"row id '\\ud800' at position 1 is no text"),
     ],
 )
 def test_bad_pairs_give_one_clear_error(pairs, answers, error, message):

@@ -260,6 +260,9 @@ BAD_BYTES = {
     "list.jsonl": b'[{"user": 1}]\n',
     "half.jsonl": b'{"user": "a", "item": "x", "liked": 1}\n{"user": \n',
     "nested.jsonl": b'{"user": "a", "item": "x", "liked": [1]}\n',
+    "nan.jsonl": b'{"user": "a", "item": "x", "liked": 1}\n{"user": NaN, "item": "x", "liked": 0}\n',
+    "twice.jsonl": b'{"user": "a", "item": "x", "liked": 1}\n'
+    b'{"user": "b", "user": "c", "item": "x", "liked": 0}\n',
     "empty.jsonl": b"\n\n",
     "noise.bin": b"\x01\0\x02\0" * 20,
 }

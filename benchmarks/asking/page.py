@@ -30,7 +30,8 @@ for a model of rank 10 tell less than questions at random; draw them with `explo
 INTERVALS = """## Intervals
 
 Nominal 90 %. *Credible* intervals (`interview`) believe the model, and may be made from any answers; they
-are widened until they hold for nine in ten fitted rows that are asked as many items as if they were new.
+are widened until they hold for nine in ten fitted rows that are asked as many items (forty at least) as
+if they were new.
 *Confidence* intervals (`row_mean`) believe nothing but that items were drawn at random: uniformly, or by
 the policy of `interview(explore=0.1)` with its probabilities. "Worth" is the effective sample size: how
 many items, drawn uniformly, have a mean with the squared error that was found (without replacement, at

@@ -35,6 +35,11 @@ FIXED = (
     "the prior (rank, effects, prior, prior_scale, the numbers of rows and columns) was fixed before the "
     "answers were seen"
 )
+CHOSEN = (
+    "the list of priors (ranks up to the largest, with or without effects; prior, prior_scale, the "
+    "numbers of rows and columns) was fixed before the answers were seen; the choice among them is "
+    "paid for"
+)
 
 
 def posterior_certificate(
@@ -120,8 +125,9 @@ def posterior_certificate(
         "pac-bayes-kl": "PAC-Bayes-kl",
     }
     return Certificate(
-        min(bound, 1.0), delta, title or names[method], predictor, terms, (IID, WHOLE, FIXED, TIES)
-    )
+        min(bound, 1.0), delta, title or names[method], predictor, terms,
+        (IID, WHOLE, CHOSEN if prior_choices > 1 else FIXED, TIES),
+    )  # fmt: skip
 
 
 def commoner_error(seen: Observations) -> float:
@@ -161,6 +167,7 @@ def draw_certificate(
     risk = float(np.mean(draw.scores(view.owners(), view.index) * view.sign <= 0))
     price = draw.log_ratio
     terms = {"answers": float(seen.n), "training error": risk, "log density ratio": price}
+    fixed = CHOSEN if prior_choices > 1 else FIXED
     if direction_log_ratio is not None:
         price = min(price, direction_log_ratio)
         prior_choices *= 2
@@ -178,5 +185,5 @@ def draw_certificate(
     }
     who = f"the predictions of one predictor, drawn once from the posterior{whose}, {LIKE_THE_ANSWERED},"
     return Certificate(
-        bound, delta, "one draw, disintegrated PAC-Bayes-kl", who, terms, (IID, WHOLE, FIXED, TIES)
+        bound, delta, "one draw, disintegrated PAC-Bayes-kl", who, terms, (IID, WHOLE, fixed, TIES)
     )

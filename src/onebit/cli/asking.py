@@ -301,9 +301,17 @@ def _conclude(voice: Voice, interview: Any, explore: float) -> dict[str, Any]:
         "interval": "credible: it believes the model, and that the row is like the fitted ones",
         "no_model": None,
     }
+    unjudged = ""
+    if interview.wanted > 1 and not interview.judged_by:
+        from onebit.completers.questions import FEWEST_KNOWN
+
+        unjudged = (
+            "; no fitted row says whether such intervals hold (of those with answers kept in the model, "
+            f"{FEWEST_KNOWN} at least)"
+        )
     voice.note(
         f"{interview.asked} answered{f' ({why})' if why else ''}: {_standing(interview)}; it believes "
-        "the model, and that this row is like those that were fitted"
+        f"the model, and that this row is like those that were fitted{unjudged}"
     )
     if explore > 0.0 and interview.asked:
         try:
@@ -320,7 +328,7 @@ def _conclude(voice: Voice, interview: Any, explore: float) -> dict[str, Any]:
         if explore < 1.0:
             unlike = (
                 "; by a normal approximation, which fails more often for a row that lacks what nearly "
-                "all fitted ones have (--explore 1 asks evenly, and does not)"
+                "all fitted ones have (--explore 1 asks evenly, and did not in made worlds)"
             )
         voice.note(
             f"assuming no model ({found.kind}): {100 * found.share:.1f} %, "

@@ -217,7 +217,7 @@ def checked_output(path: str, *, stdout: bool = True) -> str:
             raise PermissionError(f"cannot write {path}: it is read-only")
         return path
     folder = Path(os.path.realpath(target)).parent  # of a link, that of what it points at
-    if not folder.is_dir():
+    if not folder.is_dir() or not target.parent.is_dir():  # "no folder/.." is none
         folder = folder if target.is_symlink() else target.parent
         raise FileNotFoundError(f"cannot write {path}: the folder {folder} does not exist")
     if not _writable(folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, is_dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from onebit import __version__
 from onebit.certificates.hold_out import ARRAYS
 from onebit.certificates.new_rows import ROW_COUNTS
+from onebit.completers.parameters import plain
 from onebit.data import checked, storage
 from onebit.data.features import matrix_state
 from onebit.data.sides import SIDES
@@ -21,8 +23,10 @@ def plain_parameters(model: Any) -> dict[str, Any]:
     """Return the constructor's parameters as JSON; a generator as ``random_state`` becomes None."""
     parameters = model.get_params(deep=False)
     for name, value in parameters.items():
-        if isinstance(value, np.generic):
+        if isinstance(value, (np.bool_, np.str_)):
             parameters[name] = value.item()
+        elif isinstance(value, Real):
+            parameters[name] = plain(value)
         elif is_dataclass(value) and not isinstance(value, type):
             parameters[name] = {"prior": asdict(value)}
     if not isinstance(parameters.get("random_state"), (int, type(None))):

@@ -19,7 +19,7 @@ from onebit.completers.efforts import EFFORTS, Budget, architecture
 from onebit.completers.gibbs import GibbsCompleter
 from onebit.completers.hinge import HingeCompleter
 from onebit.completers.logistic import LogisticCompleter
-from onebit.completers.parameters import Check, Device, Either, OneOf, Positive, Some, Whole
+from onebit.completers.parameters import Check, Device, Either, OneOf, Positive, Some, Whole, plain
 from onebit.completers.predictions import Codes
 from onebit.completers.search import LOSSES, Search, described
 from onebit.data import checked
@@ -250,7 +250,8 @@ class AutoCompleter(PairClassifier):
         seconds, most = EFFORTS[self.effort]
         if self.sampling_seconds is not None:
             seconds = float(self.sampling_seconds)
-        return Budget(seconds, most, on_gpu, self.n_samples, self.n_chains, self.n_burn_in)
+        wanted = map(plain, (self.n_samples, self.n_chains, self.n_burn_in))
+        return Budget(seconds, most, on_gpu, *wanted)
 
     def _on_cluster(
         self, sample: Callable[[], Observations], n: int, callback: Callback | None

@@ -9,7 +9,16 @@ import numpy as np
 import pandas as pd
 
 from onebit.completers.base import Found
-from onebit.completers.parameters import Check, Device, Either, Instance, OneOf, Positive, Whole
+from onebit.completers.parameters import (
+    Check,
+    Device,
+    Either,
+    Instance,
+    OneOf,
+    Positive,
+    Whole,
+    plain,
+)
 from onebit.completers.predictions import Codes
 from onebit.completers.predictors import DrawsPredictor, GaussianPredictor, Predictor
 from onebit.data import checked
@@ -59,22 +68,22 @@ def recipe_of(model: Any, **more: Any) -> Recipe:
     effects = more.pop("effects", model.effects)
     parts: dict[str, Any] = {
         "loss": model._loss,
-        "rank": model.rank,
+        "rank": plain(model.rank),
         "prior": model.prior,
-        "prior_scale": model.prior_scale,
-        "temperature": model.temperature,
+        "prior_scale": plain(model.prior_scale),
+        "temperature": plain(model.temperature),
         "full": model.covariance == "full",
         "row_effects": bool(effects) and effects != "columns",
         "column_effects": bool(effects) and effects != "rows",
         "sparse": model.sparse,
         "pattern": ("both" if effects else None) if model.pattern == "auto" else model.pattern,
-        "schedule": Schedule(model.max_iter, model.tol),
-        "n_init": model.n_init,
+        "schedule": Schedule(plain(model.max_iter), plain(model.tol)),
+        "n_init": plain(model.n_init),
     }
     if model.inference == "sampling":
-        keep = int(model.keep_mb * 2**20)
-        plan = (model.n_samples, model.n_burn_in, model.n_chains, model.n_thin, model.settle, keep)
-        parts["sampling"] = Plan(*plan)
+        plan = ("n_samples", "n_burn_in", "n_chains", "n_thin", "settle")
+        numbers = {name: plain(getattr(model, name)) for name in plan}
+        parts["sampling"] = Plan(**numbers, keep_bytes=int(plain(model.keep_mb) * 2**20))
     return Recipe(**parts | more)
 
 

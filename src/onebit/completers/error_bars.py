@@ -77,10 +77,12 @@ def _sampled_draws(model: Any, own: Any, callback: Any) -> tuple[Draws, str]:
 
 def _words(what: str, sampled: Any) -> str:
     """Say what draws are, and whether their chains had mixed."""
-    mixing, count = Mixing.of(sampled.diagnostics_), sampled.draws_.count
+    mixing = Mixing.of(sampled.diagnostics_)
+    # What mixes slowest moves most; draws that say nothing of mixing are taken for independent ones.
+    each = min(sampled.draws_.count, max(np.nan_to_num(mixing.ess, nan=np.inf), 1.0)) ** -0.5
     said = (
-        f"Error bars are those of {what}: from run to run, estimates move by about {count**-0.5:.2f} of "
-        "their standard errors, ends of intervals by twice that"
+        f"Error bars are those of {what}: from run to run, estimates move by up to about {each:.2f} of "
+        "their standard errors, ends of intervals by two to three times that"
     )
     if mixing.verdict in ("mixed", "roughly mixed"):
         said += "."

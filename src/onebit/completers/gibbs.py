@@ -11,7 +11,7 @@ import numpy as np
 from onebit.certificates.optimised import OPTIMISED, optimise, prior_choices
 from onebit.completers.base import Found, PairClassifier
 from onebit.completers.bayes import CHECKS, descent_attributes, descent_state, restored_descent
-from onebit.completers.parameters import Check, Instance, OneOf, Positive
+from onebit.completers.parameters import Check, Instance, OneOf, Positive, plain
 from onebit.completers.predictions import Codes
 from onebit.completers.predictors import GaussianPredictor
 from onebit.data import checked
@@ -139,14 +139,14 @@ class GibbsCompleter(PairClassifier):
         effects = self.effects is not False
         return Recipe(
             loss=OPTIMISED.loss,
-            rank=self.rank,
+            rank=plain(self.rank),
             prior=self.prior,
-            prior_scale=self.prior_scale,
+            prior_scale=plain(self.prior_scale),
             temperature=OPTIMISED.temperature if self._chooses else float(self.temperature),
             full=self.covariance == "full",
             row_effects=effects,
             column_effects=effects,
-            schedule=Schedule(self.max_iter, self.tol),
+            schedule=Schedule(plain(self.max_iter), plain(self.tol)),
         )
 
     def _find(

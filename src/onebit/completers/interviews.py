@@ -21,6 +21,7 @@ from onebit.completers.questions import (
     column_mask,
     goal_of,
     population_of,
+    rows_judged,
     widening_of,
 )
 from onebit.completers.row_means import mean_of_row
@@ -71,7 +72,9 @@ class Interview:
         The share of "yes" over all columns (or those that ``goal`` names), known answers as they are, and
         its credible interval at ``level``: it believes that the row is one of a population like the
         fitted rows, and is as much wider than the model says as an interval of 90 % must be to hold for
-        nine in ten of these, each asked as many questions as if it were new.
+        nine in ten of these, each asked as many questions as if it were new: forty at least, or half of
+        what it has answered. Rows with fewer than twenty answers judge nothing; where there are no
+        others, the interval is the model's.
 
     Examples
     --------
@@ -169,6 +172,11 @@ class Interview:
     def error(self) -> float:
         """The standard error of the share, widened by how far the model was off on fitted rows."""
         return float(self._variance**0.5 * widening_of(self._model, len(self._codes)))
+
+    @property
+    def judged_by(self) -> int:
+        """The number of fitted rows that the interval's width was held against."""
+        return rows_judged(self._model)
 
     def _end(self, side: float) -> float:
         return self.share + side * float(ndtri(0.5 + 0.5 * self.level)) * self.error

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onebit.completers.base import Found, PairClassifier
-from onebit.completers.parameters import Check, Instance, OneOf, Positive, Whole
+from onebit.completers.parameters import Check, Instance, OneOf, Positive, Whole, plain
 from onebit.completers.predictions import Codes
 from onebit.completers.predictors import FactorsPredictor
 from onebit.data import checked
@@ -120,8 +120,8 @@ class NuclearNormCompleter(PairClassifier):
             observations,
             radius,
             self.alpha if self.bounded else None,
-            max_iter=self.max_iter,
-            tol=self.tol,
+            max_iter=plain(self.max_iter),
+            tol=plain(self.tol),
             rng=rng,
             callback=callback,
         )

@@ -11,6 +11,28 @@ from typing import Any, Protocol
 import numpy as np
 
 
+def plain(value: Any) -> Any:
+    """Return a number as one of Python's own, and anything else as it is.
+
+    Sums of narrow integers wrap around, and kernels are compiled for every kind of number that they meet.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onebit.completers.parameters import plain
+    >>> plain(np.uint8(200)) + 100, plain(np.float16(0.5)), plain("auto")
+    (300, 0.5, 'auto')
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    try:
+        return float(value)
+    except OverflowError:  # a fraction beyond all floats
+        return np.inf
+
+
 class Check(Protocol):
     """A rule that a parameter's value must meet."""
 
@@ -53,8 +75,10 @@ class Positive:
 
     def allows(self, value: Any) -> bool:
         """Say whether ``value`` is allowed."""
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        return bool(number and np.isfinite(value) and 0 < value <= self.most)
+        if not isinstance(value, Real) or isinstance(value, bool):
+            return False
+        number = plain(value)
+        return bool(np.isfinite(number) and 0 < number <= self.most)
 
 
 @dataclass(frozen=True)

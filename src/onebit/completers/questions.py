@@ -57,16 +57,21 @@ def widening_of(model: Any, answers: int) -> float:
     Found once for a few numbers of answers, on some fitted rows that are asked as many, each held against
     columns that have not met it; one where the model has not kept its answers.
     """
-    marks, factors = kept_for(model, "_widening", lambda: _widenings(model))
+    marks, factors, _ = kept_for(model, "_widening", lambda: _widenings(model))
     return float(np.interp(np.log(max(answers, 1)), np.log(marks), factors))
 
 
-def _widenings(model: Any) -> tuple[list[int], list[float]]:
-    """Return numbers of answers, and by how much standard errors are to be widened after each."""
+def rows_judged(model: Any) -> int:
+    """Return on how many fitted rows it was found by how much standard errors are widened."""
+    return int(kept_for(model, "_widening", lambda: _widenings(model))[2])
+
+
+def _widenings(model: Any) -> tuple[list[int], list[float], int]:
+    """Return numbers of answers, by how much errors are widened after each, and the rows that say so."""
     rows = _surprises(model)
     found = {mark: [row[mark] for row in rows if mark in row] for mark in MARKS}
     marks = [mark for mark in MARKS if mark == MARKS[0] or len(found[mark]) >= FEWEST_JUDGED]
-    return marks, [widening(found[mark]) for mark in marks]
+    return marks, [widening(found[mark]) for mark in marks], len(rows)
 
 
 def _surprises(model: Any) -> list[dict[int, float]]:

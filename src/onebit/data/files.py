@@ -48,11 +48,28 @@ def locked(file: int) -> bool:
 def _has_name(file: int, path: Path) -> bool:
     """Say whether an open file is still the one of this name."""
     try:
-        there = path.stat()
+        there = path.lstat()
     except OSError:
         return False
     mine = os.fstat(file)
     return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
+
+def _opened_lock(path: Path) -> int:
+    """Open a lock file, or make one; what is no lock file is refused, for its content would be lost."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        if path.is_symlink():
+            raise OSError(f"{path} is a link, where a lock file has to be; remove it") from None
+        raise error
+    state = os.fstat(file)
+    held = os.pread(file, 32, 0) if hasattr(os, "pread") else b""
+    own = stat.S_ISREG(state.st_mode) and state.st_nlink <= 1 and re.fullmatch(rb"[0-9]*\s*", held)
+    if not own:
+        os.close(file)
+        raise OSError(f"{path} is no lock file, and one has to be there; move it away")
+    return file
 
 
 @contextmanager
@@ -62,7 +79,7 @@ def lock(path: Path, what: str) -> Iterator[None]:
     Raises ``InUse`` if a living process holds it: ``what`` is in use.
     """
     for _ in range(_TRIES):
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        file = _opened_lock(path)
         if not locked(file):
             owner = os.read(file, 20).decode("ascii", "replace").strip()
             os.close(file)
@@ -96,7 +113,12 @@ def written_whole(path: Path) -> Iterator[Path]:
     that writes the same file removes it.
     """
     if is_special(path):
-        yield path
+        try:
+            yield path
+        except OSError as error:
+            if error.errno is not None:
+                error.filename = str(path)
+            raise
         return
     target = Path(os.path.realpath(path))
     clear_parts(target.parent, target.name)

@@ -78,6 +78,16 @@ def _missing(side: str, position: int) -> ValueError:
     )
 
 
+def _no_text(values: Any, side: str) -> ValueError:
+    """Return an error about the first text that no file could hold: half of a character of two parts."""
+    position, value = next(
+        (k, v)
+        for k, v in enumerate(values)
+        if isinstance(v, str) and v.encode("utf-8", "ignore").decode() != v
+    )
+    return ValueError(f"{side} id {value!r} at position {position} is no text (a lone surrogate)")
+
+
 def _sequence_of_pairs(pairs: Any) -> NDArray[Any]:
     try:
         pairs = list(pairs)
@@ -144,7 +154,7 @@ class IdIndex:
     def from_values(cls, values: Any, side: str) -> tuple[IdIndex, Codes]:
         """Return the index of the distinct ids in ``values`` and the code of each value."""
         name = getattr(values, "name", None)
-        values = _plain(values)
+        values = _plain(values, side)
         dense = _dense_codes(values)
         if dense is not None:
             return cls(dense[0].rename(name), side), dense[1]
@@ -204,7 +214,7 @@ class IdIndex:
         Ids of another kind than the known ones (strings where integers were fitted) are an error:
         every one of them would count as unknown, which nobody means.
         """
-        asked = pd.Index(_plain(values))
+        asked = pd.Index(_plain(values, self.side))
         if asked.hasnans:
             raise _missing(self.side, int(np.argmax(asked.isna())))
         known_kind, asked_kind = _kind(self._index), _kind(asked)
@@ -336,7 +346,7 @@ def _kind(index: pd.Index) -> str | None:
     return kind
 
 
-def _plain(values: Any) -> Any:
+def _plain(values: Any, side: str) -> Any:
     """Undo categories and object arrays, so that equal ids have one representation.
 
     Python dates become timestamps.
@@ -349,7 +359,10 @@ def _plain(values: Any) -> Any:
             array[position] = value
         values = array
     if getattr(values, "dtype", None) == np.dtype(object):
-        plain = pd.Series(np.asarray(values, dtype=object)).infer_objects()
+        try:
+            plain = pd.Series(np.asarray(values, dtype=object)).infer_objects()
+        except UnicodeEncodeError:
+            raise _no_text(values, side) from None
         if pd.api.types.infer_dtype(plain, skipna=True) == "date":
             plain = pd.to_datetime(plain)
         return plain.array

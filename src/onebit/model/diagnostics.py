@@ -218,8 +218,8 @@ class Mixing:
 
     def _moving(self) -> str:
         return (
-            f"what all row effects or all column effects share may move by about {self.movement:.2g} "
-            "from run to run, and single ones by more"
+            f"the level or the spread of all row effects or all column effects may move by up to about "
+            f"{self.movement:.2g} from run to run"
         )
 
     def advice(self, remedy: str) -> list[str]:

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 import pyarrow as pa
 import pyarrow.csv
@@ -269,6 +269,18 @@ def _chunk(found: Iterator[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
     return chunk
 
 
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object whose names are all different."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("a name is there twice")
+    return record
+
+
 def _objects(
     chunk: list[tuple[int, bytes]], problems: Problems
 ) -> tuple[list[dict[str, Any]], list[int]]:
@@ -278,7 +290,9 @@ def _objects(
         if not line.strip(b" \t\r\n\xef\xbb\xbf"):
             continue
         try:
-            record = json.loads(line.removeprefix(b"\xef\xbb\xbf"))
+            record = json.loads(
+                line.removeprefix(b"\xef\xbb\xbf"), parse_constant=_no_number, object_pairs_hook=_once
+            )
             if not isinstance(record, dict):
                 raise TypeError
         except (ValueError, TypeError, RecursionError):
