@@ -199,6 +199,10 @@ def draw(results: list[Measured], path: Path) -> None:
                 name = f"{family}, exponent {exponent(sizes, seconds):.2f}"
                 axis.loglog(sizes, seconds, marker="o", color=colour, label=name)
             axis.set_xlabel(label)
+            if key == "rank":  # few numbers, each with its own mark
+                ranks = sorted({m.rank for found in chosen.values() for m in found})
+                axis.set_xticks(ranks, [str(rank) for rank in ranks])
+                axis.minorticks_off()
             axis.set_ylabel("seconds a round, one thread")
             axis.grid(alpha=0.25)
             axis.spines[["top", "right"]].set_visible(False)
