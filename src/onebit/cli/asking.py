@@ -306,8 +306,8 @@ def _conclude(voice: Voice, interview: Any, explore: float) -> dict[str, Any]:
         from onebit.completers.questions import FEWEST_KNOWN
 
         unjudged = (
-            "; no fitted row says whether such intervals hold (of those with answers kept in the model, "
-            f"{FEWEST_KNOWN} at least)"
+            f"; no fitted row has the {FEWEST_KNOWN} answers, kept in the model, by which such intervals "
+            "are judged"
         )
     voice.note(
         f"{interview.asked} answered{f' ({why})' if why else ''}: {_standing(interview)}; it believes "
