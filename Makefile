@@ -37,19 +37,16 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/codespell
 
-# There is a worker of the tests for each core, and one more, since some tests wait for servers and clusters.
-# Threads that libraries start beside them would only wait for each other.
+# There is a worker of the tests for each core: threads that libraries start beside them would only wait.
 ONE_EACH = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-WORKERS = $(shell $(PYTHON) -c "import os; \
-  print(1 + (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1))")
 
 test: install
 	$(BIN)/python -W ignore -m tests.warm_up & $(MAKE) lint; status=$$?; wait; exit $$status
-	$(ONE_EACH) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(ONE_EACH) $(BIN)/python -m pytest -n auto --dist worksteal
 
 # Lines that the tests run, of all but what numba and Triton compile. The GPU's modules have tests of their own.
 coverage: install
-	$(ONE_EACH) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov=onebit --cov-report=term:skip-covered
+	$(ONE_EACH) $(BIN)/python -m pytest -n auto --dist worksteal --cov=onebit --cov-report=term:skip-covered
 
 # The served page in a real browser. Debian's packages are installed where that is allowed; without a browser
 # the tests are skipped, and say so.
