@@ -9,6 +9,8 @@ BIN_GPU := $(VENV_GPU)/bin
 PEERS := libmf smurff cmfrec implicit myfm river scikit-surprise torch
 DATA ?= data
 MOVIELENS := $(wildcard $(DATA)/ml-100k)
+# Compiled modules are kept, whatever the surroundings say: tests start many processes, which would each compile.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: install demo dist test coverage test-gpu test-browser lint study study-sampling docs bench-accuracy bench-certificates bench-peers \
   bench-known bench-sampling bench-updates bench-serve bench-growth bench-gpu bench-dask bench-fuzz bench-ask gallery figures clean

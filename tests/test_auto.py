@@ -21,7 +21,7 @@ from onebit.model.losses import HINGE
 @pytest.mark.parametrize(("name", "loss"), [("A2", "hinge"), ("B3", "logistic")])
 def test_it_chooses_the_loss_that_fits_the_world(name, loss):
     world = simulate.world(name, rank=3, seed=0)
-    model = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
+    model = AutoCompleter(random_state=0, effort="quick").fit(world.pairs, world.answers)
     assert model.best_params_["loss"] == loss
     assert model.completer_.temperature == model.best_params_["temperature"]
 
@@ -129,7 +129,7 @@ def test_the_gibbs_loss_is_not_tried_beside_features(small_world):
 
 def test_it_is_not_worse_than_the_defaults_where_they_are_far_off():
     """World B1 has no noise: a higher temperature is right."""
-    world = simulate.world("B1", rank=3, seed=1)
+    world = simulate.world("B1", rank=3, shape=(120, 120), density=0.3, seed=1)
     auto = AutoCompleter(random_state=0, effort="quick").fit(world.pairs, world.answers)
     plain = LogisticCompleter(random_state=0).fit(world.pairs, world.answers)
     errors = [world.error(model.complete("score").to_numpy()) for model in (auto, plain)]
@@ -183,7 +183,7 @@ def test_on_noise_the_reported_log_loss_is_not_better_than_guessing():
     losses = []
     for _ in range(12):
         pairs, answers = rng.integers(0, 12, (80, 2)), rng.integers(0, 2, 80)
-        settings = {"losses": ("logistic", "hinge"), "sampling_seconds": 12, "n_samples": 5}
+        settings = {"losses": ("logistic", "hinge"), "sampling_seconds": 5, "n_samples": 5}
         table = AutoCompleter(random_state=0, **settings).fit(pairs, answers).search_
         assert "sampling" in set(table["inference"])
         losses.append(table.groupby("loss")["log_loss"].mean())
@@ -194,7 +194,7 @@ def test_on_noise_the_reported_log_loss_is_not_better_than_guessing():
 
 def test_the_exact_posterior_is_kept_where_it_wins(tmp_path):
     world = simulate.world("B3", rank=3, shape=(150, 120), density=0.25, seed=1)
-    model = AutoCompleter(random_state=0).fit(world.pairs, world.answers)
+    model = AutoCompleter(losses=["logistic"], effort="quick", random_state=0).fit(world.pairs, world.answers)
     tried = model.search_[model.search_["inference"] == "sampling"]
     assert len(tried) >= 1
     assert tried["rank"].is_monotonic_increasing
@@ -210,7 +210,7 @@ def test_the_exact_posterior_is_kept_where_it_wins(tmp_path):
 
 def test_nothing_is_sampled_beyond_the_stated_seconds(small_world):
     for seconds in (0, 0.01):
-        model = AutoCompleter(random_state=0, sampling_seconds=seconds, effort="thorough")
+        model = AutoCompleter(losses=["logistic"], random_state=0, sampling_seconds=seconds)
         model.fit(small_world.pairs, small_world.answers)
         assert set(model.search_["inference"]) == {"variational"}
     with pytest.raises(ValueError, match="effort must be one of 'quick', 'default', 'thorough'"):
@@ -277,7 +277,7 @@ def test_a_checkpoint_is_of_the_architecture_that_its_chains_were_reckoned_for(m
 
 
 def test_the_plain_completer_is_always_tried_with_effects_and_pattern(small_world):
-    model = AutoCompleter(random_state=0, sampling_seconds=0)
+    model = AutoCompleter(losses=["logistic"], random_state=0, sampling_seconds=0)
     model.fit(small_world.pairs, small_world.answers)
     tried = model.search_
     assert not tried["effects"][tried["chosen"]].any()  # the world has none, so that the walk leaves them
@@ -286,7 +286,7 @@ def test_the_plain_completer_is_always_tried_with_effects_and_pattern(small_worl
 
 
 def test_what_was_asked_for_of_chains_is_not_used_with_weights_and_the_reason_is_said(small_world):
-    model = AutoCompleter(random_state=0, n_samples=9)
+    model = AutoCompleter(losses=["logistic"], random_state=0, n_samples=9)
     weights = np.ones(len(small_world.answers))
     with pytest.warns(ConvergenceWarning, match="nothing was sampled, since the answers have weights"):
         model.fit(small_world.pairs, small_world.answers, weights)
@@ -343,7 +343,7 @@ def test_higher_ranks_are_sampled_only_where_the_first_comes_close_to_the_best(
 
 def test_chains_of_the_last_fit_can_be_asked_for(small_world, monkeypatch):
     monkeypatch.setattr("onebit.completers.search.Search.sampled", sampled_anyway)
-    model = AutoCompleter(random_state=0, n_samples=9, n_chains=2, n_burn_in=3)
+    model = AutoCompleter(losses=["logistic"], random_state=0, n_samples=9, n_chains=2, n_burn_in=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(small_world.pairs, small_world.answers)
@@ -352,11 +352,12 @@ def test_chains_of_the_last_fit_can_be_asked_for(small_world, monkeypatch):
 
 def test_draws_that_were_asked_for_and_not_taken_are_spoken_of(small_world, monkeypatch):
     monkeypatch.setattr("onebit.completers.search.Search.sampled", lambda search, best: best)
-    model = AutoCompleter(random_state=0, n_samples=9, pattern=None)
+    settings = {"losses": ["logistic"], "pattern": None, "n_samples": 9, "random_state": 0}
+    model = AutoCompleter(**settings)
     assert model.effort_words() == "9 draws of each chain, however long they take, if sampling pays"
     with pytest.warns(ConvergenceWarning, match="nothing was sampled, since a variational model was"):
         model.fit(small_world.pairs, small_world.answers)
-    model = AutoCompleter(random_state=0, n_samples=9, pattern=None, sampling_seconds=0)
+    model = AutoCompleter(**settings, sampling_seconds=0)
     with pytest.warns(ConvergenceWarning, match="nothing was sampled, since sampling_seconds is 0"):
         model.fit(small_world.pairs, small_world.answers)
 

@@ -100,7 +100,7 @@ COMPLETERS = [
     LogisticCompleter(3, random_state=0),
     HingeCompleter(3, random_state=0),
     NuclearNormCompleter(2, random_state=0),
-    AutoCompleter(random_state=0),
+    AutoCompleter(effort="quick", random_state=0),
 ]
 
 

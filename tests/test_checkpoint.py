@@ -87,7 +87,7 @@ def test_a_search_goes_on_too(tmp_path, monkeypatch):
     world = simulate.world("B1", rank=1, shape=(25, 20), density=0.6, seed=1)
 
     def completer():
-        return AutoCompleter(effort="quick", random_state=0)
+        return AutoCompleter(losses=["logistic"], sampling_seconds=2, random_state=0)
 
     expected = completer().fit(world.pairs, world.answers)
     from onebit.engine.cpu import side

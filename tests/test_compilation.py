@@ -20,6 +20,7 @@ from onebit.engine.cpu.solve import solve_lanes
 from onebit.engine.sampling import passes, whole
 from onebit.engine.sampling import rehearsal as sampling
 from onebit.model.losses import majorise
+from onebit.model.score_kernels import score_moments
 
 SAMPLERS = (passes.sample_rows, passes.draw_lanes, whole.along_blocks)
 
@@ -314,3 +315,20 @@ def test_one_of_those_processes_compiles_the_pass_over_rows_and_the_other_the_re
     asked.clear()
     sampling.compile_samplers()
     assert set(asked) == {"rows", "moves"}
+
+
+def test_new_rows_and_certificates_compile_nothing_that_a_fit_has_compiled(small_world):
+    """Whether an array may be written to is a type: a kernel is not to see now this, now that."""
+    pairs, answers = small_world.pairs, small_world.answers
+    chain = {"inference": "sampling", "n_samples": 4, "n_burn_in": 1, "n_chains": 1}
+    models = [LogisticCompleter(2).fit(pairs, answers), LogisticCompleter(2, **chain).fit(pairs, answers)]
+    for model in models:
+        model.predict_proba(pairs)
+    kernels = update_full, passes.sample_rows, score_moments
+    known = [set(kernel.signatures) for kernel in kernels]
+    for model in models:
+        model.fold_in([(999, column) for column in range(5)], [1, 0, 1, 1, 0])
+        model.predict_proba([(999, 7), (0, 888)])
+    plain = LogisticCompleter(2, pattern=None).fit(pairs, answers, certify=0)
+    plain.certify(method="pac-bayes-kl")
+    assert [set(kernel.signatures) for kernel in kernels] == known

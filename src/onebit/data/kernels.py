@@ -14,6 +14,7 @@ from typing import Any
 
 import numba
 from numba.core.caching import FunctionCache, NullCache
+from numpy.typing import NDArray
 
 # numba makes of every function another one that C could call, which nobody does.
 _NO_MORE_THAN_NEEDED = {"no_cfunc_wrapper": True}
@@ -84,6 +85,23 @@ def within_kernels(**options: Any) -> Callable[[Any], Any]:
     The options are those of ``numba.njit``.
     """
     return numba.njit(**_NO_MORE_THAN_NEEDED, **options)
+
+
+def fixed(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array through which nobody writes.
+
+    Whether one may is a type: a kernel that is given now this, now that is compiled twice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onebit.data.kernels import fixed
+    >>> fixed(np.arange(3)).flags.writeable
+    False
+    """
+    same = array.view()
+    same.setflags(write=False)
+    return same
 
 
 def worth_compiling(made: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data.kernels import kernel
+from onebit.data.kernels import fixed, kernel
 
 Counts = NDArray[np.int64]
 
@@ -210,6 +210,7 @@ def sorted_views(entries: Entries, shape: tuple[int, int], pool: Pool | None = N
     else:
         order = np.argsort(weight, kind="stable")
         rows, columns, sign, weight = rows[order], columns[order], sign[order], weight[order]
+    rows, columns, sign, weight = map(fixed, (rows, columns, sign, weight))
     # Each stable sort keeps the order of the one before: rows list their columns in order, columns
     # their rows, and repeats of one entry their answers, so that results do not depend on the
     # order in which answers came. The first view by columns is only a step, and overwritten.

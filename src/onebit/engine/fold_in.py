@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from onebit.data.kernels import fixed
 from onebit.data.sorting import View
 from onebit.engine.cpu.side import Side, gather_table
 from onebit.engine.cpu.threads import Threads
@@ -36,7 +37,7 @@ def fold_in(
     known = None if placing is None else placing.coordinates(view, features)
     # Only the rows (or columns) of the other side that answers are about.
     needed, index = np.unique(view.index, return_inverse=True)
-    view = replace(view, index=index.astype(np.int32))
+    view = replace(view, index=fixed(index.astype(np.int32)))
     other = posterior.sides[1 - side]
     table = gather_table(
         other.mean[needed], other.covariance[needed], other.full, hierarchy.has_effect(1 - side)

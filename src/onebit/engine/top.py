@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data.kernels import kernel
+from onebit.data.kernels import fixed, kernel
 from onebit.data.sorting import View
 from onebit.engine.cpu.threads import threads
 from onebit.engine.gpu import device as gpus
@@ -115,10 +115,10 @@ def top_columns(
     start = np.zeros(1, dtype=np.int64) if seen is None else seen.start
     index = np.zeros(0, dtype=np.int32) if seen is None else seen.index
 
+    arrays = [fixed(array) for array in (rows, posterior.rows.mean, factors, offset, start, index)]
+
     def task(begin: int, end: int) -> None:
-        _top(
-            begin, end, rows, posterior.rows.mean, factors, offset, start, index, best, score,
-        )  # fmt: skip
+        _top(begin, end, *arrays, best, score)
 
     with threads(n_jobs) as pool:
         pool.even(task, len(rows), len(mean))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onebit.data import checked
+from onebit.data.kernels import fixed
 from onebit.data.sides import SIDES
 from onebit.data.storage import Tensors, read, write
 from onebit.model import score_kernels
@@ -211,7 +212,8 @@ class Posterior:
             gaussians = self.sides[side]
             if len(unknown):
                 gaussians, codes = self._with_prior(side, codes)
-            arguments += [codes, gaussians.mean, gaussians.covariance, self.hierarchy.has_effect(side)]
+            arrays = [fixed(array) for array in (codes, gaussians.mean, gaussians.covariance)]
+            arguments += [*arrays, self.hierarchy.has_effect(side)]
 
         def task(begin: int, end: int) -> None:
             score_kernels.score_moments(
