@@ -81,9 +81,9 @@ def test_balances_of_both_sides_are_drawn_given_each_other(prior):
 
 def test_balances_of_equal_columns_and_sides_are_draws_of_their_own():
     alike = np.full((2, 3), 5.0), np.full(3, 0.7)
-    drawn = drawn_balances((6, 6), *alike, -3.0, 1e-9, 0.0, (3, 4), 0)
+    drawn = drawn_balances(np.array([6.0, 6.0]), *alike, -3.0, 1e-9, 0.0, (3, 4), 0)
     assert len(set(drawn.ravel().round(6))) == 6
-    again = drawn_balances((6, 6), *alike, -3.0, 1e-9, 0.0, (3, 4), 1)
+    again = drawn_balances(np.array([6.0, 6.0]), *alike, -3.0, 1e-9, 0.0, (3, 4), 1)
     assert not np.intersect1d(drawn.round(6), again.round(6)).size
 
 
