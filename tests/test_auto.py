@@ -194,7 +194,9 @@ def test_on_noise_the_reported_log_loss_is_not_better_than_guessing():
 
 def test_the_exact_posterior_is_kept_where_it_wins(tmp_path):
     world = simulate.world("B3", rank=3, shape=(150, 120), density=0.25, seed=1)
-    model = AutoCompleter(losses=["logistic"], effort="quick", random_state=0).fit(world.pairs, world.answers)
+    model = AutoCompleter(losses=["logistic"], effort="quick", random_state=0).fit(
+        world.pairs, world.answers
+    )
     tried = model.search_[model.search_["inference"] == "sampling"]
     assert len(tried) >= 1
     assert tried["rank"].is_monotonic_increasing

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binomtest, hypergeom
+from scipy.stats import binom, binomtest, hypergeom
 from typer.testing import CliRunner
 
 from onebit import LogisticCompleter, simulate
 from onebit.certificates import scores
-from onebit.certificates.betting import betting_upper_bound, shuffled
-from onebit.certificates.blanks import odds_of_blank, weighted_bound
+from onebit.certificates.betting import _stakes, betting_upper_bound, shuffled
+from onebit.certificates.blanks import REALISED, odds_of_blank, weighted_bound
 from onebit.certificates.bounds import hypergeometric_upper_bound, rest_upper_bound
 from onebit.certificates.claims import Claim, Sheet
 from onebit.certificates.hold_out import HeldOut
@@ -48,6 +48,15 @@ def test_betting_fails_no_more_often_than_it_says(draw, delta):
     bounds = np.array([betting_upper_bound(draw(rng), delta) for _ in range(400)])
     assert at_most_delta(int((bounds < mean).sum()), 400, delta)
     assert bounds.mean() < mean + 0.15  # and it says something
+
+
+def test_a_stake_depends_on_no_draw_that_it_bets_on():
+    draws = np.random.default_rng(0).random(30)
+    before = _stakes(draws, 0.05)
+    for k in (0, 1, 7, 29):
+        other = np.where(np.arange(30) < k, draws, 1.0 - draws)
+        assert (_stakes(other, 0.05)[: k + 1] == before[: k + 1]).all()
+    assert (np.diff(before) != 0).any()
 
 
 def test_betting_tightens_with_more_draws_and_refuses_what_is_no_share():
@@ -282,6 +291,15 @@ def test_weighted_bounds_hold_for_the_blanks_that_there_are():
                                blanks=int((~answered).sum()))  # fmt: skip
         failures += found.bound < wrong[~answered].mean()
     assert at_most_delta(failures, worlds, 0.2)
+
+
+def test_a_bound_for_the_blanks_spends_delta_once():
+    """A part on the rate that is to be expected of blanks, the rest on how many of these are wrong."""
+    wrong, chance = np.arange(300) % 10 == 0, np.full(300, 0.95)
+    parts = wrong, chance, np.full(800, 0.95), 0.3
+    expected = weighted_bound(*parts, (1.0 - REALISED) * 0.1).bound
+    counted = binom.isf(REALISED * 0.1, 500, expected) / 500
+    assert weighted_bound(*parts, 0.1, blanks=500).bound == pytest.approx(counted, abs=1e-12)
 
 
 def test_lists_are_of_those_who_were_counted(world):

@@ -167,6 +167,17 @@ def test_a_pipeline_answers_from_a_file(model, tmp_path):
     assert again.stdout == out.read_text()
 
 
+def test_where_all_that_could_be_asked_was_the_others_are_not_said_to_be_known(model, tmp_path):
+    script = tmp_path / "new.csv"
+    script.write_text("".join(f"e{j:02d},{'yes' if j % 3 else 'no'}\n" for j in range(8)))
+    command = ["ask", model, "--answers", str(script), "-n", "8", "--explore", "0.1", "--json"]
+    result = run(*command, "-o", str(tmp_path / "asked.csv"))
+    found = json.loads(result.stdout)
+    assert found["no_model"] is None
+    assert found["why_no_model"].startswith("all 8 that could be asked were (62.5% yes); of the other 4")
+    assert "unless these were drawn at random" in " ".join(result.stderr.split())
+
+
 def test_what_is_known_in_the_end_can_be_had_as_json(model, tmp_path):
     script, out = tmp_path / "new.csv", tmp_path / "asked.csv"
     script.write_text("".join(f"e{j:02d},{'yes' if j % 3 else 'no'}\n" for j in range(12)))

@@ -409,13 +409,20 @@ BAD_COMMANDS = {
     "a folder": (["fit", ".", "-o", "m.onebit"], "is a folder"),
     "no such column": (["fit", "t.csv", "--row", "x", "-o", "m.onebit"], "columns are 'user', 'item'"),
     "no such model": (["fit", "t.csv", "-m", "magic", "-o", "m.onebit"], "choose one of auto, logistic"),
+    "no such model, samples": (
+        ["fit", "t.csv", "-m", "magic", "--samples", "9", "-o", "m.onebit"],
+        "unknown model 'magic'",
+    ),
     "rank of auto": (["fit", "t.csv", "--rank", "3", "-o", "m.onebit"], "finds the rank by itself"),
     "no output folder": (["fit", "t.csv", "-o", "no/m.onebit"], "the folder no does not exist"),
     "no folder to leave": (["fit", "t.csv", "-o", "no/../m.onebit"], "the folder no/.. does not exist"),
     "output is a folder": (["fit", "t.csv", "-o", "."], "it is a folder"),
     "a model to stdout": (["fit", "t.csv", "-o", "-"], "not to standard output"),
     "delta": (["fit", "t.csv", "--delta", "0", "-o", "m.onebit"], "delta"),
-    "share": (["fit", "t.csv", "--certify", "1.5", "-o", "m.onebit"], "share of answers to hold out"),
+    "share": (
+        ["fit", "t.csv", "--certify", "1.5", "-o", "m.onebit"],
+        "--certify is a share of the answers",
+    ),
     "too few": (["fit", "t.csv", "-m", "logistic", "-o", "m.onebit"], "need more answers"),
     "not a model": (["predict", "t.csv", "t.csv"], "t.csv is not a onebit file"),
     "no model": (["info", "nothing.onebit"], "no such file"),
@@ -424,12 +431,15 @@ BAD_COMMANDS = {
 }
 
 
+WRONG = ("no such model", "no such model, samples", "rank of auto", "share", "what")
+
+
 @pytest.mark.parametrize("what", BAD_COMMANDS)
 def test_a_wrong_command_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, what):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("user,item,liked\na,x,1\nb,x,0\n")
     arguments, words = BAD_COMMANDS[what]
-    result = run(*arguments, code=2 if what in ("no such model", "rank of auto", "what") else 1)
+    result = run(*arguments, code=2 if what in WRONG else 1)
     message = [line for line in result.stderr.splitlines() if line.startswith("onebit: ")]
     assert len(message) == 1
     assert words in message[0]

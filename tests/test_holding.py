@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onebit import HingeCompleter, LogisticCompleter, Observations, simulate
+from onebit import HingeCompleter, LogisticCompleter, NuclearNormCompleter, Observations, simulate
 from onebit.data import hashing
 from onebit.data.holding import divided
 
@@ -109,6 +109,17 @@ def test_a_warm_start_begins_where_a_model_ended_and_takes_new_ids():
     assert begun == pytest.approx(cold.objective_, abs=2e-3)
     with pytest.raises(ValueError, match="from a start, not both"):
         LogisticCompleter(3).fit(world.pairs, world.answers, certify=0.1, start=first)
+    for other in (
+        LogisticCompleter(2),
+        LogisticCompleter(3, effects=False),
+        HingeCompleter(3, effects="rows"),
+    ):
+        with pytest.raises(
+            ValueError, match="start has rank 3 and effects of rows and columns, this fit"
+        ):
+            other.fit(world.pairs, world.answers, start=first)
+    with pytest.raises(ValueError, match="NuclearNormCompleter has no posterior to begin from"):
+        one.fit(world.pairs, world.answers, start=NuclearNormCompleter(2).fit(world.pairs, world.answers))
 
 
 def test_a_calibrated_hinge_fit_begins_where_it_is_told():

@@ -200,6 +200,7 @@ def test_the_report_lists_the_items_and_what_to_look_at_first():
     [
         (-1.0, 0.3, 1.0, "the wrong way round", True),
         (-0.9, 0.5, 1.0, "seems the wrong way round", True),
+        (-0.14, 0.12, 1.0, "hardly tells abilities apart, if not the wrong way round", True),
         (0.1, 0.15, 1.0, "hardly tells abilities apart", True),
         (0.9, 0.5, 1.4, "foreseen worse", True),
         (0.9, 0.5, 1.0, "too few answers to judge", False),

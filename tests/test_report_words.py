@@ -14,8 +14,10 @@ import pytest
 from onebit import GibbsCompleter, HingeCompleter, LogisticCompleter, NuclearNormCompleter, simulate
 from onebit.data.school import school
 from onebit.model.diagnostics import Mixing, sampling_words
+from onebit.model.priors import InverseGamma
 from onebit.report import figures, render_report
 from onebit.report.layout import factors_of, principal
+from onebit.report.page import _python
 from onebit.report.words import cut, descent_words, number, objective_words, share, whole
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"  # three emoji and two joiners, one sign
@@ -123,6 +125,13 @@ def test_no_element_carries_a_style_or_a_handler_that_the_policy_would_refuse(pu
         assert "style" not in attributes, (tag, attributes)
         assert not any(name.startswith("on") for name in attributes), (tag, attributes)
     assert [tag for tag, _ in seen.elements].count("style") == 1
+
+
+def test_the_call_that_makes_a_model_makes_it(small_world):
+    settings = {"prior": InverseGamma(3.0, 2.0), "sparse": "rows", "random_state": 4}
+    model = LogisticCompleter(2, **settings).fit(small_world.pairs, small_world.answers)
+    again = eval(_python(model), {"LogisticCompleter": LogisticCompleter, "InverseGamma": InverseGamma})
+    assert again.get_params() == model.get_params()
 
 
 def test_a_hostile_name_stays_text_everywhere():

@@ -121,6 +121,12 @@ def test_a_named_set_of_columns_is_what_a_share_is_taken_over(sampled, table):
     chance[known] = answers[7, known]
     assert found["share"].iloc[0] == pytest.approx(chance.mean(), abs=1e-4)
     assert "5 named columns" in found.attrs["note"]
+    # What was answered is counted over the same ones.
+    assert found["answers"].iloc[0] == len(known)
+    assert found["answered_share"].iloc[0] == pytest.approx(answers[7, known].mean())
+    rows = ["r01", "r02", "r05"]
+    of_column = sampled.column_summary(["c03"], rows=rows).iloc[0]
+    assert of_column["answers"] == np.isin(pairs[pairs[:, 1] == 3, 0], [1, 2, 5]).sum()
     assert found["rank"].iloc[0] == 1
 
 

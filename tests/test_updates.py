@@ -297,7 +297,9 @@ def test_an_entry_is_known_after_a_column_was_folded_in(certified):
 
 def test_the_completer_that_a_search_has_chosen_keeps_in_step(stream):
     pairs, answers = (part[:1500] for part in stream[0])
-    model = AutoCompleter(losses=["logistic"], effort="quick", random_state=0, n_jobs=1).fit(pairs, answers)
+    model = AutoCompleter(losses=["logistic"], effort="quick", random_state=0, n_jobs=1).fit(
+        pairs, answers
+    )
     model.partial_fit([(0, 1), (7777, 2)], [1, 0])
     assert model.completer_.predictor_ is model.predictor_
     assert len(model.completer_.rows_) == len(model.rows_)

@@ -190,7 +190,7 @@ class HeldOut:
 
     @property
     def _where(self) -> str:
-        """The same inside a sentence, where it may have to end with a comma."""
+        """What ``where`` says, inside a sentence: there it may have to end with a comma."""
         return self.where + ("," if "," in self.where else "")
 
     @property

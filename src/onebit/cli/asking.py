@@ -316,6 +316,12 @@ def _conclude(voice: Voice, interview: Any, explore: float) -> dict[str, Any]:
     if explore > 0.0 and interview.asked:
         try:
             found = interview.row_mean()
+            if interview.asked == interview.askable and interview.unaskable:
+                raise ValueError(
+                    f"all {interview.askable:,} that could be asked were ({found.share:.1%} yes); "
+                    f"of the other {interview.unaskable:,} columns nothing follows, unless these were "
+                    "drawn at random (in Python: model.row_mean)"
+                )
         except ValueError as error:
             voice.note(f"no interval that assumes no model: {error}")
             known["why_no_model"] = str(error)
@@ -325,7 +331,7 @@ def _conclude(voice: Voice, interview: Any, explore: float) -> dict[str, Any]:
             "over": interview.askable, "of": "the columns that could be asked", "kind": found.kind,
         }  # fmt: skip
         unlike = ""
-        if explore < 1.0:
+        if explore < 1.0 and found.kind == "predictions":
             unlike = (
                 "; by a normal approximation, which fails more often for a row that lacks what nearly "
                 "all fitted ones have (--explore 1 asks evenly, and did not in made worlds)"

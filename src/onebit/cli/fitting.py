@@ -186,6 +186,10 @@ def fit(
             raise WrongCommand("--certify, --certify-after and --certify-file: choose one of them")
         if certify is None:
             certify = 0.0 if model in IRT or own else 0.1
+        if not 0 <= certify < 1:
+            raise WrongCommand(
+                f"--certify is a share of the answers, such as 0.1, or 0 for none; got {certify!r}"
+            )
         if certify_rows is not None and not 0 < certify_rows < 1:
             raise WrongCommand(
                 f"--certify-rows is a share of the rows, such as 0.1; got {certify_rows!r}"

@@ -43,8 +43,9 @@ def new_model(
     """Return an unfitted completer by its short name."""
     import onebit
 
+    if name not in MODELS:
+        raise WrongCommand(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
     patterned = pattern_of(name, pattern)
-
     if inference is not None and inference not in INFERENCES:
         raise WrongCommand(f"unknown inference {inference!r}; choose one of {', '.join(INFERENCES)}")
     wanted = {"n_samples": samples, "n_chains": chains, "n_burn_in": burn_in}
@@ -59,8 +60,6 @@ def new_model(
     elif chains_wanted and name != "auto" and name not in IRT:
         raise WrongCommand("--samples, --chains and --burn-in go with --inference sampling, or with auto")
 
-    if name not in MODELS:
-        raise WrongCommand(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
     ranked: dict[str, Any] = {} if rank is None else {"rank": rank}
     if name == "nuclear" and device not in ("cpu", "auto"):
         raise WrongCommand("--model nuclear runs on the CPU only; leave --device out")

@@ -1,6 +1,7 @@
 """How the command line speaks: results to standard output, everything else to standard error.
 
-Exit codes: 0 done, 1 the work failed, 2 the command was wrong, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 the work failed or a value was refused, 2 options that are unknown or do not go
+together, 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def update(
     Rows and columns with new answers move, the others stay as they are. The model is written whole or not
     at all. What an update touches is no longer certified, unless --certify holds new answers out. A file
     is read with the fit's threshold, or its words for yes, no and blanks, and without the columns that it
-    left out, unless others are given.
+    left out, unless others are given (a model of --dask keeps none of these: give them again).
 
     Examples:
       onebit update likes.onebit today.csv -o likes.onebit
@@ -299,7 +299,7 @@ def _told(fitted: Any, before: tuple[Any, tuple[int, int]], seconds: float, delt
         "new_columns": len(fitted.columns_) - shape[1],
         "updates": now.times,
         "seconds": round(seconds, 3),
-        "certificate": None if held is None else fitted.certify(delta).sentence(),
+        "certificate": None if held is None else fitted.certify(delta).told(),
     }
 
 

@@ -291,6 +291,8 @@ class PairClassifier(
     def _begin(self, start: PairClassifier, observations: Observations) -> Posterior:
         """Return the posterior of another model, for the ids of these observations."""
         check_is_fitted(start)
+        if not hasattr(start, "posterior_"):
+            raise ValueError(f"{type(start).__name__} has no posterior to begin from; leave start out")
         return start.posterior_.aligned(
             (
                 start.rows_.encode(observations.rows.values),
@@ -331,8 +333,8 @@ class PairClassifier(
             if told is not None:
                 identity[name] = told.fingerprint()
         if start is not None:
-            means = [side.mean.tobytes() for side in start.sides]
-            identity["start"] = hashlib.sha256(b"".join(means)).hexdigest()
+            parts = [part.tobytes() for side in start.sides for part in (side.mean, side.covariance)]
+            identity["start"] = hashlib.sha256(b"".join(parts)).hexdigest()
         return checkpointed(Path(folder), identity)
 
     def _know(self, rows: IdIndex, columns: IdIndex, classes: NDArray[Any], n_observations: int) -> None:

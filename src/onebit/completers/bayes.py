@@ -34,6 +34,7 @@ from onebit.engine.workers import Machine, workers
 from onebit.model.calibration import Calibration, Sigmoid
 from onebit.model.diagnostics import DIAGNOSTICS, FEWEST_DRAWS, Mixing
 from onebit.model.draws import Draws
+from onebit.model.hierarchy import Hierarchy
 from onebit.model.losses import LOGISTIC
 from onebit.model.posterior import Posterior
 from onebit.model.priors import Gamma, InverseGamma
@@ -97,9 +98,26 @@ def followed(
     pairs: tuple[Codes, Codes] | None,
 ) -> Found:
     """Follow a recipe where the machine says, and return what a completer keeps of it."""
+    if start is not None:
+        _check_start(start.hierarchy, recipe.hierarchy(observations.shape))
     with workers(machine, observations.n) as crew:
         fitted = fit(recipe, observations, crew, rng, start, callback=callback, pairs=pairs)
     return found_of(recipe, fitted)
+
+
+def _check_start(begun: Hierarchy, wanted: Hierarchy) -> None:
+    """Refuse to begin where coordinates mean something else."""
+
+    def said(prior: Hierarchy) -> str:
+        sides = {(True, True): "rows and columns", (True, False): "rows", (False, True): "columns"}
+        effects = sides.get((prior.row_effects, prior.column_effects), "no side")
+        return f"rank {prior.rank} and effects of {effects}"
+
+    if said(begun) != said(wanted):
+        raise ValueError(
+            f"the start has {said(begun)}, this fit {said(wanted)}; begin from a model of the same rank "
+            "and effects, or leave start out"
+        )
 
 
 def found_of(recipe: Recipe, fitted: Fitted, remedy: str = "Raise n_samples") -> Found:

@@ -67,8 +67,8 @@ class GibbsCompleter(PairClassifier):
     calibration_ : Calibration
         With ``calibrate``: the curve.
     objective_path_ : ndarray
-        The course of the objective. The 0-1 loss has no quadratic majoriser: unlike that of the logistic
-        loss it may rise: single steps have been seen to raise it by a thousandth.
+        The course of the objective. It may rise, unlike that of the logistic loss, since the 0-1 loss
+        has no quadratic majoriser: single steps have been seen to raise it by a thousandth.
 
     Examples
     --------

@@ -72,9 +72,10 @@ class Interview:
         The share of "yes" over all columns (or those that ``goal`` names), known answers as they are, and
         its credible interval at ``level``: it believes that the row is one of a population like the
         fitted rows, and is as much wider than the model says as an interval of 90 % must be to hold for
-        nine in ten of these, each asked as many questions as if it were new: forty at least, or half of
-        what it has answered. Rows with fewer than twenty answers judge nothing; where there are no
-        others, the interval is the model's.
+        nine in ten of these: of 24 at most, evenly spaced, so that another fit may give another width.
+        Each is asked as if it were new: forty questions at least, or half of what it has answered. Rows
+        with fewer than twenty answers judge nothing; where there are no others, the interval is the
+        model's.
 
     Examples
     --------
@@ -210,6 +211,11 @@ class Interview:
     def askable(self) -> int:
         """The number of columns that could be asked at the beginning."""
         return int(self._among.sum())
+
+    @property
+    def unaskable(self) -> int:
+        """The number of columns that could not."""
+        return len(self._among) - self.askable
 
     @property
     def wanted(self) -> int:

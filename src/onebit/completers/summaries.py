@@ -103,7 +103,7 @@ def summary(
     # Of those that are level, none is ahead: the interval holds all places that they take.
     rank_low = np.quantile(rankdata(-compared, axis=0, method="min"), tails[0], axis=1)
     rank_high = np.quantile(rankdata(-compared, axis=0, method="max"), tails[1], axis=1)
-    count, yes = _answered(known, side, len((model.rows_, model.columns_)[side]))
+    count, yes = _answered(known, side, len((model.rows_, model.columns_)[side]), wanted)
     with np.errstate(invalid="ignore"):
         answered = yes / count
     parts: dict[str, Any] = {
@@ -206,12 +206,15 @@ def _levelled(parts: dict[str, Any], groups: NDArray[np.int64]) -> dict[str, Any
     return levelled
 
 
-def _answered(known: Observations, side: int, size: int) -> tuple[NDArray[np.int64], Array]:
-    """Return how many answers each has, and how many of them are "yes"."""
+def _answered(
+    known: Observations, side: int, size: int, wanted: NDArray[np.int32] | None = None
+) -> tuple[NDArray[np.int64], Array]:
+    """Return how many answers each has, to the wanted ones if some are, and how many are "yes"."""
     view = known.by_column if side else known.by_row
-    owners = view.owners()
-    yes = np.asarray(np.bincount(owners, (view.sign > 0).astype(float), size), float)
-    return np.bincount(owners, minlength=size).astype(np.int64), yes
+    inside = slice(None) if wanted is None else np.isin(view.index, wanted)
+    owners, yes = view.owners()[inside], view.sign[inside] > 0
+    count = np.bincount(owners, minlength=size).astype(np.int64)
+    return count, np.asarray(np.bincount(owners, yes.astype(float), size), float)
 
 
 def _on_scale(

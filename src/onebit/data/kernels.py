@@ -16,7 +16,7 @@ import numba
 from numba.core.caching import FunctionCache, NullCache
 from numpy.typing import NDArray
 
-# numba makes of every function another one that C could call, which nobody does.
+# Else numba also makes a version of every function that C code could call; there is none.
 _NO_MORE_THAN_NEEDED = {"no_cfunc_wrapper": True}
 _ADVICE = "it is compiled again in every process; NUMBA_CACHE_DIR names another folder"
 

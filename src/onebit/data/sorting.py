@@ -210,7 +210,7 @@ def sorted_views(entries: Entries, shape: tuple[int, int], pool: Pool | None = N
     else:
         order = np.argsort(weight, kind="stable")
         rows, columns, sign, weight = rows[order], columns[order], sign[order], weight[order]
-    rows, columns, sign, weight = map(fixed, (rows, columns, sign, weight))
+    rows, columns, sign, weight = fixed(rows), fixed(columns), fixed(sign), fixed(weight)
     # Each stable sort keeps the order of the one before: rows list their columns in order, columns
     # their rows, and repeats of one entry their answers, so that results do not depend on the
     # order in which answers came. The first view by columns is only a step, and overwritten.

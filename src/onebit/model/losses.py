@@ -1,7 +1,8 @@
 """The losses, each as a quadratic majoriser of its expectation.
 
-A loss enters the engine only through two inequalities (the last one: through derivatives). For a score
-``x`` with mean ``m`` and second moment ``q = E[x^2]``, and a sign ``y``::
+A loss enters the descent through two inequalities (the last one: through derivatives); what sampling and
+calibration ask of one is theirs. For a score ``x`` with mean ``m`` and second moment ``q = E[x^2]``, and
+a sign ``y``::
 
     E[loss(y x)] <= bound(y, m, q)
     bound(y, m', q') <= bound(y, m, q) - slope y (m' - m) + weight (q' - q) / 2      for all m', q'

@@ -81,6 +81,8 @@ def _remark(line: dict[str, Any], yes: str, alike: bool) -> tuple[int, str]:
         slope, error = np.inf, 0.0
     if slope + 2.0 * error < 0.0:
         return 0, f"the wrong way round: the abler get {yes} less often; is its key reversed?"
+    if slope + error < 0.0 and slope + 2.0 * error < _WEAK and slope > -_WEAK:
+        return 1, "hardly tells abilities apart, if not the wrong way round; is its key right?"
     if slope + error < 0.0:
         return 1, "seems the wrong way round, but answers are few; is its key right?"
     if slope + 2.0 * error < _WEAK:

@@ -24,9 +24,9 @@ from onebit.data.tables.lines import LONGEST_RECORD, Bounded, whole
 from onebit.data.tables.problems import TableError, shown
 from onebit.data.tables.sources import LINES, SAMPLE, Batch, Choose, Source
 
-# What parsers raise on bytes that are not theirs.
 # How programs write a value that is not there.
 _NO_NUMBER = ["NaN", "nan", "NAN", "-NaN", "-nan", "NA"]
+# What parsers raise on bytes that are not theirs.
 _BROKEN = (
     ValueError, OSError, OverflowError, IndexError, KeyError, TypeError, EOFError, MemoryError,
     NotImplementedError, AttributeError, zipfile.BadZipFile, zlib.error, RuntimeError,
