@@ -221,15 +221,15 @@ def test_a_second_fit_in_the_same_folder_is_told_who_is_there(tmp_path):
 @posix
 @pytest.mark.parametrize("kind", ["link", "second name", "notes"])
 def test_what_is_no_lock_file_is_not_written_over(tmp_path, kind):
-    mine = tmp_path / "mine.txt"
-    mine.write_text("not a number")
-    place = tmp_path / "x.lock"
+    mine, place = tmp_path / "mine.txt", tmp_path / "x.lock"
+    content = "not a number" if kind == "notes" else "12345\n"  # as a lock has it
+    mine.write_text(content)
     {"link": place.symlink_to, "second name": place.hardlink_to, "notes": mine.rename}[kind](
         place if kind == "notes" else mine
     )
     with pytest.raises(OSError, match=r"x\.lock is (a link|no lock file)"), lock(place, "x"):
         pass
-    assert place.read_text() == "not a number"
+    assert place.read_text() == content
 
 
 def test_the_lock_of_a_process_that_was_killed_is_taken(tmp_path):

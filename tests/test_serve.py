@@ -253,6 +253,7 @@ def test_only_known_hosts_and_origins_are_answered(model):
     reply = open_.get("/api/model", headers={"origin": site})
     assert reply.headers["access-control-allow-origin"] == site
     assert open_.options("/api/next", headers={"origin": site}).status_code == 204
+    assert open_.options("/api/next", headers={"origin": "http://evil.example"}).status_code == 403
     assert (
         "access-control-allow-origin" not in client.options("/api/next", headers={"origin": site}).headers
     )

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import save_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 import onebit
 from onebit import LogisticCompleter
@@ -31,6 +32,20 @@ def test_every_damaged_byte_is_noticed(saved, tmp_path, rng):
         path.write_bytes(bytes(damaged))
         with pytest.raises(storage.FileError):
             onebit.load(path)
+
+
+def test_the_same_numbers_in_another_shape_are_noticed(saved, tmp_path):
+    with safe_open(saved, "np") as file:
+        metadata = file.metadata()
+    tensors, path = load_file(saved), tmp_path / "turned.onebit"
+    save_file(tensors, path, metadata)
+    onebit.load(path)
+    name = next(
+        name for name, part in tensors.items() if part.ndim == 2 and part.shape[0] > part.shape[1]
+    )
+    save_file(tensors | {name: tensors[name].reshape(tensors[name].shape[::-1])}, path, metadata)
+    with pytest.raises(storage.FileError, match="its checksum does not match"):
+        onebit.load(path)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.999])
