@@ -367,6 +367,9 @@ def test_lists_keep_what_their_held_out_answers_certify(model, world):
     assert found.certificate is not None
     assert found.certificate.bound <= 0.45
     assert found.whole.terms["held-out answers"] >= found.certificate.terms["held-out answers"]
+    # What is printed has been proved: a threshold is rounded up.
+    part = replace(found, share=0.5, threshold=0.7312)
+    assert "with a probability of at least 0.732, 50%" in str(part)
     tight = model.certify_lists(10, 0.01)
     assert tight.certificate is None
     assert "No part of the lists" in str(tight)

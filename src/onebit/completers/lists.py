@@ -34,6 +34,7 @@ from onebit.certificates.statements import (
     BLANKS,
     OWN_ASSUMPTIONS,
     Certificate,
+    above,
     at_most,
     confidence,
 )
@@ -92,7 +93,7 @@ class ListCertificate:
             )
         which = "all of it"
         if self.share < 1.0:
-            which = f"those with a probability of at least {self.threshold:.3f}"
+            which = f"those with a probability of at least {above(self.threshold)}"
         trials, errors = (int(self.certificate.terms[name]) for name in ("held-out answers", "errors"))
         return (
             f"With probability {sure}, of what is kept of the lists of the best {self.n} of each row "
