@@ -50,11 +50,17 @@ GPU, CLUSTER = ("src/onebit/engine/gpu/*.py",), ("src/onebit/engine/cluster/*.py
 KEPT_DRAWS = ("src/onebit/engine/sampling/kept.py",)
 SAMPLER = ("src/onebit/engine/sampling/*.py",)
 SEARCH = tuple(f"src/onebit/completers/{name}.py" for name in ("search", "trials", "efforts"))
-CERTIFICATES = ("src/onebit/certificates/*.py",)
+CERTIFICATES = (
+    "src/onebit/certificates/*.py",
+    "src/onebit/data/holding.py",
+    *(f"src/onebit/completers/{name}.py" for name in ("certified", "claiming", "lists", "new_rows")),
+    "benchmarks/certificates/*.py",
+)
 ASKING = tuple(
     f"src/onebit/completers/{name}.py"
-    for name in ("interviewing", "interviews", "questions", "row_means")
+    for name in ("error_bars", "interviewing", "interviews", "questions", "row_means")
 )
+PEOPLE = ("src/onebit/model/population.py", "src/onebit/certificates/row_means.py")
 UPDATES = ("src/onebit/completers/updating.py", "src/onebit/completers/updates.py")
 
 OLD = "old"
@@ -80,7 +86,7 @@ PAGES = {
     "known": Page(("bench-known",), (*RESULTS, *KEPT_DRAWS, *SEARCH, "benchmarks/known.py")),
     "sampling-peers": Page(("bench-sampling",), (*RESULTS, *SEARCH, *SAMPLER, "benchmarks/sampling.py")),
     "sampling-gpu": Page(("bench-gpu",), (*GPU, *SAMPLER, "benchmarks/gpu/*.py")),
-    "asking": Page(("bench-ask",), (*RESULTS, *ASKING, "benchmarks/asking/*.py")),
+    "asking": Page(("bench-ask",), (*RESULTS, *ASKING, *PEOPLE, "benchmarks/asking/*.py")),
     "updates": Page(("bench-updates",), (*ENGINE, *SAMPLER, *UPDATES, "benchmarks/updates.py")),
     "serving-load": Page(("bench-serve",), ("src/onebit/serve/*.py", "benchmarks/serving.py")),
     "distributed": Page(("bench-dask",), (*ENGINE, *CLUSTER, "benchmarks/distributed.py")),
