@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -112,7 +113,7 @@ def test_the_pattern_can_be_left_out(folder, tmp_path):
     assert "knows no pattern" in run(*fit[:5], "gibbs", "--pattern", "rows", code=2).stderr
 
 
-@pytest.mark.parametrize("shape", ["semicolons", "with an index", "parquet with an index"])
+@pytest.mark.parametrize("shape", ["semicolons", "with an index", "parquet with an index", "gz", "zst"])
 def test_tables_are_read_as_people_save_them(folder, tmp_path, shape):
     people = pd.read_csv(folder / "people.csv")
     path = tmp_path / ("p.parquet" if "parquet" in shape else "p.csv")
@@ -120,6 +121,10 @@ def test_tables_are_read_as_people_save_them(folder, tmp_path, shape):
         people.to_csv(path, index=False, sep=";")
     elif shape == "with an index":
         people.to_csv(path)
+    elif shape in ("gz", "zst"):
+        path = tmp_path / f"p.csv.{shape}"
+        with pa.output_stream(path, compression="gzip" if shape == "gz" else "zstd") as stream:
+            stream.write(people.to_csv(index=False, sep=";").encode())
     else:
         people.set_index("person").to_parquet(path)
     fit = ("fit", folder / "answers.csv", "-o", tmp_path / "m.onebit", "-m", "logistic", "--rank", 1)

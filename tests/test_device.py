@@ -136,3 +136,23 @@ def test_the_command_line_says_it_in_one_line(nothing_installed, tmp_path):
         assert result.exit_code == code
         assert text in result.stderr
         assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_fit_for_which_the_gpu_was_too_small_is_that_of_the_cpu(small_world, monkeypatch):
+    find = LogisticCompleter._find
+
+    def found(self, observations, machine, rng, *others):
+        if machine.device == "auto":
+            monkeypatch.setattr(gpus, "chosen", lambda device, n: None if device == "cpu" else "a GPU")
+            rng.random(5)  # so far it had come
+            raise gpus.TooLittleMemory("too small")
+        return find(self, observations, machine, rng, *others)
+
+    monkeypatch.setattr(LogisticCompleter, "_find", found)
+    there, here = (
+        LogisticCompleter(2, device=device, random_state=0).fit(small_world.pairs, small_world.answers)
+        for device in ("auto", "cpu")
+    )
+    np.testing.assert_array_equal(there.posterior_.rows.mean, here.posterior_.rows.mean)
+    assert there.answers_kept  # on a GPU they stay where they are
+    assert there.device == "auto"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from onebit.cli.shell import WrongCommand
+from onebit.data.tables.sources import COMPRESSED
 
 PATTERNS = ("auto", "both", "rows", "columns", "none")
 
@@ -43,18 +44,20 @@ def read_features(
     name = Path(path)
     if not name.is_file():
         raise FileError(f"{path}: there is no such file of {side} features")
-    kind = "".join(name.suffixes).removesuffix(".gz").removesuffix(".zst").lower()
+    packed = name.suffix.lower() in COMPRESSED
+    kind = (name.with_suffix("") if packed else name).suffix.lower()
     try:
-        if kind.endswith((".parquet", ".pq")):
+        if kind in (".parquet", ".pq"):
             frame = pd.read_parquet(path)
             if frame.index.name is not None:
                 frame = frame.reset_index()
-        elif kind.endswith((".csv", ".tsv", ".txt")):
-            separator = "\t" if kind.endswith(".tsv") else _separator(path)
-            first = pd.read_csv(path, sep=separator, nrows=0).columns
+        elif kind in (".csv", ".tsv", ".txt"):
+            separator = "\t" if kind == ".tsv" else _separator(path)
+            with _unpacked(path) as file:
+                first = pd.read_csv(file, sep=separator, nrows=0).columns
             own = column if column in first else first[0]
-            # Ids are text until the answers say otherwise: 007 is not 7.
-            frame = pd.read_csv(path, sep=separator, dtype={own: str})
+            with _unpacked(path) as file:  # ids are text until the answers say otherwise: 007 is not 7
+                frame = pd.read_csv(file, sep=separator, dtype={own: str})
         else:
             raise WrongCommand(f"{path}: {side} features are read from .csv, .tsv and .parquet files")
     except (ValueError, OSError) as error:
@@ -76,17 +79,19 @@ def read_features(
 
 def _separator(path: str) -> str:
     """Return the comma or the semicolon, whichever stands more often in a file's first line."""
-    import gzip
+    with _unpacked(path) as file:
+        line = file.read(2**16).split(b"\n", 1)[0]
+    return ";" if line.count(b";") > line.count(b",") else ","
 
-    if path.endswith(".gz"):
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            line = file.readline()
-    elif path.endswith(".zst"):
-        return ","
-    else:
-        with open(path, encoding="utf-8") as file:
-            line = file.readline()
-    return ";" if line.count(";") > line.count(",") else ","
+
+def _unpacked(path: str) -> Any:
+    """Open a file, also one that is packed by gzip or zstd."""
+    packed = COMPRESSED.get(Path(path).suffix.lower())
+    if packed is None:
+        return open(path, "rb")
+    import pyarrow as pa
+
+    return pa.input_stream(path, compression=packed)
 
 
 def _like(ids: Any, index: Any, path: str) -> Any:

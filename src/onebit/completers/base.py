@@ -201,11 +201,11 @@ class PairClassifier(
         begin = None if start is None else self._begin(start, fitted)
         with self._checkpoint(checkpoint, observations, held_identity(certify, marks), begin) as kept:
             where = machine._replace(checkpoint=kept)
-            found = self._found(fitted, where, self._reporting(callback), begin, wanted)
+            found, device = self._found(fitted, where, self._reporting(callback), begin, wanted)
         self._know(observations.rows, observations.columns, observations.classes, aside.n)
         self._encoders = encoders_of(observations)
         self._take(found)
-        if certify is not None or gpus.chosen(machine.device, observations.n) is None:
+        if certify is not None or gpus.chosen(device, observations.n) is None:
             # On a GPU the answers stay where they are unless a certificate needs them.
             self._answers = aside.answers()
             self._certifiable = certify is not None and marks is None
@@ -258,8 +258,8 @@ class PairClassifier(
         callback: Callback | None,
         start: Posterior | None,
         wanted: tuple[Any, Any] | None,
-    ) -> Found:
-        """Fit; where "auto" chose a GPU that is too small, on the CPU after all."""
+    ) -> tuple[Found, str]:
+        """Fit, where "auto" chose a GPU that is too small on the CPU after all; say on what device."""
         pairs = None
         if wanted is not None:
             rows = observations.rows.encode(wanted[0])
@@ -269,12 +269,12 @@ class PairClassifier(
         rng = generator(getattr(self, "random_state", None))
         before = copy.deepcopy(rng)
         try:
-            return self._find(observations, machine, rng, callback, start, pairs)
+            return self._find(observations, machine, rng, callback, start, pairs), machine.device
         except gpus.TooLittleMemory:
             if machine.device != "auto":
                 raise
             other = machine._replace(device="cpu")
-            return self._find(observations, other, before, callback, start, pairs)
+            return self._find(observations, other, before, callback, start, pairs), other.device
 
     @abstractmethod
     def _find(
