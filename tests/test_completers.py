@@ -397,6 +397,11 @@ def test_a_rank_above_the_matrix_is_capped(small_world):
         (LogisticCompleter, {"max_iter": 0}, "max_iter"),
         (LogisticCompleter, {"tol": -1.0}, "tol"),
         (LogisticCompleter, {"tol": "none"}, "tol must be a positive finite number or 'auto'"),
+        (
+            GibbsCompleter,
+            {"temperature": "warm"},
+            "temperature must be a positive finite number or 'auto', got 'warm'",
+        ),
         (GibbsCompleter, {"tol": "auto"}, "tol must be a positive finite number, got 'auto'"),
         (LogisticCompleter, {"n_jobs": 0}, "n_jobs must be a non-zero integer"),
         (HingeCompleter, {"method": "magic"}, "method must be one of 'engine', 'paper'"),

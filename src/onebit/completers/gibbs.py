@@ -11,7 +11,7 @@ import numpy as np
 from onebit.certificates.optimised import OPTIMISED, optimise, prior_choices
 from onebit.completers.base import Found, PairClassifier
 from onebit.completers.bayes import CHECKS, descent_attributes, descent_state, restored_descent
-from onebit.completers.parameters import Check, Instance, OneOf, Positive, plain
+from onebit.completers.parameters import Check, Either, OneOf, Positive, plain
 from onebit.completers.predictions import Codes
 from onebit.completers.predictors import GaussianPredictor
 from onebit.data import checked
@@ -89,7 +89,7 @@ class GibbsCompleter(PairClassifier):
     _checks: ClassVar[dict[str, Check]] = {name: CHECKS[name] for name in _SHARED} | {
         "prior_scale": Positive(),
         "tol": Positive(),
-        "temperature": Instance((str,), Positive()),
+        "temperature": Either(Positive(), OneOf(("auto",))),
         "effects": OneOf(("auto", True, False)),
         "calibrate": OneOf((True, False)),
     }
@@ -158,8 +158,6 @@ class GibbsCompleter(PairClassifier):
         start: Posterior | None,
         pairs: tuple[Codes, Codes] | None,
     ) -> Found:
-        if self.temperature != "auto" and isinstance(self.temperature, str):
-            raise ValueError(f'temperature must be a positive number or "auto", got {self.temperature!r}')
         if start is not None:
             raise ValueError("GibbsCompleter starts from hinge fits of its own; leave start out")
         recipe, advice = self._recipe(), []
