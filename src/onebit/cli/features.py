@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from onebit.cli.shell import WrongCommand
-from onebit.data.tables.sources import COMPRESSED
 
 PATTERNS = ("auto", "both", "rows", "columns", "none")
 
@@ -38,6 +37,7 @@ def read_features(
     import pandas as pd
 
     from onebit.data.checked import FileError
+    from onebit.data.tables.sources import COMPRESSED, opened
 
     if path is None:
         return None
@@ -53,11 +53,13 @@ def read_features(
                 frame = frame.reset_index()
         elif kind in (".csv", ".tsv", ".txt"):
             separator = "\t" if kind == ".tsv" else _separator(path)
-            with _unpacked(path) as file:
-                first = pd.read_csv(file, sep=separator, nrows=0).columns
+            with opened(path, "csv") as source:
+                first = pd.read_csv(source.stream, sep=separator, nrows=0).columns
             own = column if column in first else first[0]
-            with _unpacked(path) as file:  # ids are text until the answers say otherwise: 007 is not 7
-                frame = pd.read_csv(file, sep=separator, dtype={own: str})
+            with opened(
+                path, "csv"
+            ) as source:  # ids are text until the answers say otherwise: 007 is not 7
+                frame = pd.read_csv(source.stream, sep=separator, dtype={own: str})
         else:
             raise WrongCommand(f"{path}: {side} features are read from .csv, .tsv and .parquet files")
     except (ValueError, OSError) as error:
@@ -79,19 +81,11 @@ def read_features(
 
 def _separator(path: str) -> str:
     """Return the comma or the semicolon, whichever stands more often in a file's first line."""
-    with _unpacked(path) as file:
-        line = file.read(2**16).split(b"\n", 1)[0]
+    from onebit.data.tables.sources import opened
+
+    with opened(path, "csv") as source:
+        line = source.stream.readline()
     return ";" if line.count(b";") > line.count(b",") else ","
-
-
-def _unpacked(path: str) -> Any:
-    """Open a file, also one that is packed by gzip or zstd."""
-    packed = COMPRESSED.get(Path(path).suffix.lower())
-    if packed is None:
-        return open(path, "rb")
-    import pyarrow as pa
-
-    return pa.input_stream(path, compression=packed)
 
 
 def _like(ids: Any, index: Any, path: str) -> Any:
