@@ -125,7 +125,6 @@ class AutoCompleter(PairClassifier):
 
     _tuned: ClassVar[bool] = True
     _takes_features: ClassVar[bool] = True
-    _runs_on_clusters: ClassVar[bool] = True
     _checks: ClassVar[dict[str, Check]] = {
         "losses": Some(_NAMES, _NAMES[0]),
         "pattern": OneOf(("auto", None)),

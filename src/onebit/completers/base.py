@@ -9,7 +9,6 @@ import os
 import sys
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,9 +44,7 @@ from onebit.engine.checkpoint import Checkpoint
 from onebit.engine.checkpoint import checkpoint as checkpointed
 from onebit.engine.cpu.compilation import announced
 from onebit.engine.crew import Callback, Progress
-from onebit.engine.fitting import Fitted
 from onebit.engine.gpu import device as gpus
-from onebit.engine.recipe import Recipe
 from onebit.engine.sampling.sampler import Averages, SweepProgress
 from onebit.engine.seeds import generator
 from onebit.engine.workers import Machine
@@ -98,8 +95,6 @@ class PairClassifier(
     _checks: ClassVar[dict[str, Check]]
     # Whether what is known of rows and columns can enter the prior.
     _takes_features: ClassVar[bool] = False
-    # Whether ``_on_cluster`` says how.
-    _runs_on_clusters: ClassVar[bool] = False
 
     n_observations_: int
     requested_: pd.DataFrame
@@ -229,15 +224,6 @@ class PairClassifier(
         wanted = clustered.Wanted(certify, callback, checkpoint)
         clustered.fit_frame(self, X, y, sample_weight, wanted)
         return self
-
-    def _on_cluster(
-        self, sample: Callable[[], Observations], n: int, callback: Callback | None
-    ) -> tuple[Recipe, Callable[[Fitted], Found]]:
-        """Return the recipe of a fit on a cluster, and what makes what is kept of that fit.
-
-        ``sample`` brings some of the ``n`` answers to this machine.
-        """
-        raise NotImplementedError
 
     def _know_from_cluster(
         self, found: Found, rows: IdIndex, columns: IdIndex, classes: NDArray[Any], n: int

@@ -240,10 +240,10 @@ def _beside(part: Any, more: Any, name: str) -> Any:
 
 def _check_model(model: Any) -> None:
     """Refuse what is no completer, and what does not run on a cluster."""
-    if isinstance(model, type) or not hasattr(model, "_runs_on_clusters"):
+    if isinstance(model, type) or not hasattr(model, "_checks"):
         raise TypeError(f"completer must be a completer such as LogisticCompleter(), got {model!r}")
     check_parameters(model, model._checks)
-    if not model._runs_on_clusters:
+    if not hasattr(model, "_on_cluster"):
         raise ValueError(
             f"{type(model).__name__} does not run on a cluster; use LogisticCompleter, HingeCompleter or "
             "AutoCompleter (--model logistic, hinge or auto)"

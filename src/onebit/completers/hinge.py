@@ -66,7 +66,6 @@ class HingeCompleter(PairClassifier):
 
     _loss = HINGE
     _takes_features: ClassVar[bool] = True
-    _runs_on_clusters: ClassVar[bool] = True
     _checks: ClassVar[dict[str, Check]] = CHECKS | {
         "method": OneOf(("engine", "paper")),
         "calibrate": OneOf((True, False)),

@@ -129,7 +129,6 @@ class LogisticCompleter(PairClassifier):
 
     _loss = LOGISTIC
     _takes_features: ClassVar[bool] = True
-    _runs_on_clusters: ClassVar[bool] = True
     _checks: ClassVar[dict[str, Check]] = CHECKS
 
     def __init__(
