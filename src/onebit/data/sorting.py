@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -54,6 +54,11 @@ class View:
         """Let nobody write to the arrays from here on."""
         for array in (self.start, self.index, self.sign, self.weight):
             array.setflags(write=False)
+
+    def narrowed(self) -> tuple[NDArray[np.int32], View]:
+        """Return whom of the other side answers are about, and the answers by places among these."""
+        members, index = np.unique(self.index, return_inverse=True)
+        return members, replace(self, index=fixed(index.astype(np.int32)))
 
     def owners(self) -> NDArray[np.int32]:
         """Return, for each observation, the row (or column) that it belongs to."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from onebit.data.kernels import fixed
 from onebit.data.sorting import View
 from onebit.engine.cpu.side import Side, gather_table
 from onebit.engine.cpu.threads import Threads
@@ -35,9 +32,7 @@ def fold_in(
     """
     hierarchy, placing = posterior.hierarchy, posterior.placings[side]
     known = None if placing is None else placing.coordinates(view, features)
-    # Only the rows (or columns) of the other side that answers are about.
-    needed, index = np.unique(view.index, return_inverse=True)
-    view = replace(view, index=fixed(index.astype(np.int32)))
+    needed, view = view.narrowed()
     other = posterior.sides[1 - side]
     table = gather_table(
         other.mean[needed], other.covariance[needed], other.full, hierarchy.has_effect(1 - side)

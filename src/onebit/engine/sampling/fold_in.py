@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.data.kernels import fixed
 from onebit.data.sorting import View
 from onebit.engine.cpu.vectors import LANES
 from onebit.engine.sampling import passes
@@ -40,8 +37,7 @@ def draw_new(
     """
     hierarchy = draws.hierarchy
     rank, effect = hierarchy.rank, hierarchy.has_effect(side)
-    needed, index = np.unique(view.index, return_inverse=True)
-    view = replace(view, index=fixed(index.astype(np.int32)))
+    needed, view = view.narrowed()
     target = Target(hierarchy, loss, temperature, (view, view))
     key = chain_key(draws.seed, _OF_FOLD_INS + 2 * draws.shape[side] + side)
     added = np.empty((view.size, draws.count, hierarchy.n_free(side)), np.float32)
