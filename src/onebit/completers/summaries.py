@@ -103,7 +103,8 @@ def summary(
     # Of those that are level, none is ahead: the interval holds all places that they take.
     rank_low = np.quantile(rankdata(-compared, axis=0, method="min"), tails[0], axis=1)
     rank_high = np.quantile(rankdata(-compared, axis=0, method="max"), tails[1], axis=1)
-    count, yes = _answered(known, side, len((model.rows_, model.columns_)[side]), wanted)
+    named = None if others is None else wanted
+    count, yes = _answered(known, side, len((model.rows_, model.columns_)[side]), named)
     with np.errstate(invalid="ignore"):
         answered = yes / count
     parts: dict[str, Any] = {

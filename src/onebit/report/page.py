@@ -326,12 +326,10 @@ def _python(model: PairClassifier) -> str:
 
     defaults = type(model)().get_params(deep=False)
     settings = {
-        name: getattr(model, name)
-        if isinstance(value, dict)
-        else value  # a prior says itself how it is made
-        for name, value in plain_parameters(model).items()
-        if defaults.get(name) != value
+        name: value for name, value in plain_parameters(model).items() if defaults.get(name) != value
     }
+    if "prior" in settings:  # which says itself how it is made
+        settings["prior"] = model.get_params()["prior"]
     call = ", ".join(f"{name}={value!r}" for name, value in settings.items())
     return f"{type(model).__name__}({call})"
 
