@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from types import SimpleNamespace
 
 import numba
 import pytest
+from llvmlite.binding import Linkage
 from numba.core import event
 
 from onebit import AutoCompleter, LogisticCompleter, simulate
@@ -17,7 +19,7 @@ from onebit.engine.cpu.ahead import Rehearsal
 from onebit.engine.cpu.compilation import MESSAGE, announced
 from onebit.engine.cpu.passes import fill_table, update_full
 from onebit.engine.cpu.solve import solve_lanes
-from onebit.engine.sampling import passes, whole
+from onebit.engine.sampling import orbits, passes, whole
 from onebit.engine.sampling import rehearsal as sampling
 from onebit.model.losses import majorise
 from onebit.model.score_kernels import score_moments
@@ -332,3 +334,47 @@ def test_new_rows_and_certificates_compile_nothing_that_a_fit_has_compiled(small
     plain = LogisticCompleter(2, pattern=None).fit(pairs, answers, certify=0)
     plain.certify(method="pac-bayes-kl")
     assert [set(kernel.signatures) for kernel in kernels] == known
+
+
+ALONE_OR_NOT = """
+import sys
+import numpy as np
+from onebit import LogisticCompleter, simulate
+if "first" in sys.argv:
+    from onebit.engine.cpu.rehearsal import compile_majoriser, compile_pass
+    compile_majoriser()
+    compile_pass()
+world = simulate.world("B1", rank=2, shape=(60, 50), density=0.5, seed=0)
+model = LogisticCompleter(4, pattern=None, random_state=0, n_jobs=1).fit(world.pairs, world.answers)
+print(model.decision_function(world.pairs).tobytes().hex())
+"""
+
+
+def test_bits_do_not_depend_on_what_else_a_process_has_compiled_or_loaded():
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", ALONE_OR_NOT, when], capture_output=True, text=True, check=True
+        ).stdout
+        for when in ("compiles", "alone", "first")
+    }
+    assert len(found) == 1
+    assert len(found.pop()) > 10_000
+
+
+def test_kernels_have_all_that_they_call():
+    world = simulate.world("B1", rank=1, shape=(20, 15), density=0.7, seed=0)
+    LogisticCompleter(2).fit(world.pairs, world.answers).predict_proba(world.pairs)
+    sampling.compile_samplers()
+    kernels = update_full, score_moments, passes.sample_rows, orbits.move_along_orbits
+    assert all(kernel.overloads for kernel in kernels)
+    shared = []
+    for made in chain.from_iterable(kernel.overloads.values() for kernel in kernels):
+        own = {made.fndesc.llvm_func_name, made.fndesc.llvm_cpython_wrapper_name}
+        functions = made.library._get_module_for_linking().functions
+        shared += [
+            function.name
+            for function in functions
+            if not function.is_declaration and function.linkage not in (Linkage.internal, Linkage.private)
+            if function.name not in own and not function.name.startswith("NRT_")
+        ]
+    assert shared == []

@@ -141,8 +141,8 @@ class Work:
                 cut = self.blocks.cut(self.taken.labels, size, key)
                 fitted, held = self.blocks.divided(self.taken.labels, cut)
         callback = model._reporting(self.wanted.callback)
-        # A model that runs on clusters says by which recipe, and what makes what is kept of a fit. It may ask
-        # for some of the answers, which are brought to this machine then.
+        # A model that runs on clusters says by which recipe, and what makes what is kept of a fit. It may
+        # ask for some of the answers, which are brought to this machine then.
         recipe, keep = model._on_cluster(lambda: self._sample(fitted), fitted.n, callback)
         check_recipe(recipe)
         calibration, descent = self._descended(recipe, fitted, callback)

@@ -1,4 +1,4 @@
-"""Compiled functions that are kept on disk, as long as the disk lets them.
+"""Compiled functions that are kept on disk, as long as the disk lets them, and that are whole.
 
 numba keeps what it has compiled in files, where a later process finds it. A disk that is full, a folder
 that may not be written to or a file that was cut short must not end a fit: the function is then compiled
@@ -13,7 +13,10 @@ from contextlib import suppress
 from typing import Any
 
 import numba
+from llvmlite.binding import Linkage
 from numba.core.caching import FunctionCache, NullCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numpy.typing import NDArray
 
 # Else numba also makes a version of every function that C code could call; there is none.
@@ -62,6 +65,44 @@ class _NotKept(NullCache):
         _TELLER.tell("no folder for it may be written to")
 
 
+class _Whole(JITCodeLibrary):
+    """The code of a kernel and of all that it calls, whatever else a process has compiled or loaded.
+
+    Else a call that was not inlined goes to the first function of that name in the process: that of
+    another kernel, say, where the compiler has rounded otherwise. Under one seed the first fit in an
+    environment, which compiles, would differ from later ones in its last digits, and a chain would be
+    another chain.
+    """
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            shared = function.linkage == Linkage.linkonce_odr and not function.is_declaration
+            if shared and not function.name.startswith("NRT_"):  # numba looks for these by their names
+                function.linkage = "internal"
+        super()._optimize_final_module()
+
+
+class _Part(JITCodeLibrary):
+    """The code of a function that kernels call: it is optimised there, with what is around it."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+
+class _KernelCompiler(Compiler):
+    library = _Whole
+
+    def define_pipelines(self) -> Any:
+        state = self.state
+        state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return super().define_pipelines()
+
+
+class _PartCompiler(_KernelCompiler):
+    library = _Part
+
+
 def kernel(**options: Any) -> Callable[[Any], Any]:
     """Return a decorator that compiles a function on its first call and keeps it on disk.
 
@@ -69,7 +110,7 @@ def kernel(**options: Any) -> Callable[[Any], Any]:
     """
 
     def decorated(function: Any) -> Any:
-        made = numba.njit(**_NO_MORE_THAN_NEEDED, **options)(function)
+        made = numba.njit(pipeline_class=_KernelCompiler, **_NO_MORE_THAN_NEEDED, **options)(function)
         try:
             made._cache = _Kept(function)
         except RuntimeError:
@@ -84,7 +125,7 @@ def within_kernels(**options: Any) -> Callable[[Any], Any]:
 
     The options are those of ``numba.njit``.
     """
-    return numba.njit(**_NO_MORE_THAN_NEEDED, **options)
+    return numba.njit(pipeline_class=_PartCompiler, **_NO_MORE_THAN_NEEDED, **options)
 
 
 def fixed(array: NDArray[Any]) -> NDArray[Any]:
