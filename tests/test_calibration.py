@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
 
 from onebit import HingeCompleter, LogisticCompleter, simulate
 from onebit.model.calibration import expected_sigmoid, fit_calibration, natural_calibration
@@ -71,6 +72,29 @@ def test_probabilities_are_calibrated_on_blank_entries(completer):
     assert sum(gaps) / len(probability) < 0.04
     # A predictor that knows nothing is calibrated too, so ask that it separates.
     assert probability.std() > 0.15
+
+
+def test_of_few_answers_the_hinge_is_calibrated_by_a_larger_share_of_them():
+    gaps = []
+    for seed in range(12):
+        world = simulate.world("B3", rank=2, shape=(20, 20), density=0.4, seed=seed)
+        model = HingeCompleter(3, random_state=seed).fit(world.pairs, world.answers)
+        assert model.probability_note is None
+        blank = np.ones((20, 20), dtype=bool)
+        blank[tuple(world.pairs.T)] = False
+        probability = model.complete("probability").to_numpy()[blank]
+        truth = expit(world.truth[blank])
+        said = np.maximum(probability, 1.0 - probability).mean()
+        gaps.append(said - np.where(probability > 0.5, truth, 1.0 - truth).mean())
+    assert np.mean(gaps) < 0.06  # with the curve of the pseudo-likelihood 0.16
+
+
+def test_answers_too_few_to_calibrate_by_are_said_to_be():
+    world = simulate.world("B3", rank=1, shape=(10, 10), density=0.5, seed=0)
+    with pytest.warns(ConvergenceWarning, match="50 answers are too few to calibrate by"):
+        model = HingeCompleter(2, random_state=0).fit(world.pairs, world.answers)
+    assert model.calibration_ == natural_calibration(model.temperature)
+    assert "too few to calibrate by" in model.probability_note
 
 
 def test_the_hinge_without_calibration_uses_its_own_curve(small_world):

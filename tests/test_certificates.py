@@ -337,6 +337,8 @@ def test_ties_are_counted_with_the_share_that_they_keep():
     assert set(shares.shares) <= {0.0, 0.5}
     table = shares.table()
     assert (table["held_out"] == 1000 * table["share"]).all()
+    assert "no smaller share: the surest are all as sure as each other" in str(shares)
+    assert "surest   0%" not in str(shares)
     kept = HeldOut.count(confidence, decision, sign).keep(0.2, 0.05)
     assert kept.share in (0.5, 1.0)
 

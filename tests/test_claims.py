@@ -200,6 +200,14 @@ def test_a_certificate_prints_the_shift_at_which_it_says_nothing(model):
     assert other.predictor == "the predictions of blanks"
 
 
+def test_a_shift_of_weighed_blanks_is_one_from_how_they_are_weighed(model):
+    weighed = model.certify(target="blanks")
+    found = model.certify(target="blanks", shift=1.5)
+    assert found.bound == pytest.approx(shifted(weighed.bound, 1.5))
+    assert "at most 1.5 times as high among blanks as they are weighed as" in found.assumptions[0]
+    assert "like those answered" not in found.assumptions[0]
+
+
 def test_groups_hold_all_at_once_and_small_ones_say_so(model):
     groups = {row: "even" if row % 2 == 0 else "odd" for row in range(99)}
     found = model.certify(row_groups=groups | {99: "alone"})

@@ -186,6 +186,9 @@ def test_pairs_typed_piped_and_never_seen(folder, model, tmp_path):
     )
     assert (first["known"], second["known"]) == ("both", "exercise")
     assert "1 with an unknown student" in result.stderr
+    assert "knows no id of these" not in result.stderr
+    swapped = run("predict", name, "--pair", f"{exercise},{student}", "--pair", "x,y")
+    assert "knows no id of these, neither rows nor columns" in swapped.stderr
     every = [(row, column) for row in model.rows_.labels for column in model.columns_.labels]
     marked = every[int(np.argmax(model.certified(every, 0.9)))]
     pairs = ("--pair", f"{marked[0]},{marked[1]}", "--pair", f"nobody,{exercise}")
@@ -526,3 +529,6 @@ def test_answers_that_are_all_the_same_are_told_by_an_evaluation_too(tmp_path):
     table.write_text("user,item,answer\n" + "\n".join(lines) + "\n")
     said = run("evaluate", str(table), "-m", "logistic", "--folds", "2").stderr
     assert "likes without dislikes are for other programs" in said
+    said = run("evaluate", str(table), "-m", "logistic", "--folds", "2", "--threshold", "5").stderr
+    assert "all answers are no" in said
+    assert "without dislikes" not in said

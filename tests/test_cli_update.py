@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -64,7 +65,9 @@ def test_an_update_takes_up_new_rows_and_columns_in_place(folder):
     path = folder / "poll.onebit"
     run = update(folder, str(folder / "new.csv"), "-o", str(path), *WORDS)
     assert run.exit_code == 0, run.output
-    assert "84 answers taken up; 4 new rows, 2 new columns." in run.output
+    new = "4 new rows ('p30', 'p31', 'p32', 'p33'), 2 new columns ('s12', 's13')."
+    assert f"84 answers taken up; {new}" in run.output
+    assert "Nothing of this model is certified any more" in run.output
     model = onebit.load(path)
     assert (len(model.rows_), len(model.columns_)) == (34, 14)
     assert model.updates_.answers == 84
@@ -74,6 +77,15 @@ def test_an_update_takes_up_new_rows_and_columns_in_place(folder):
     told = json.loads(CliRunner().invoke(app, ["info", str(path), "--json"]).output)
     assert told["answers"] == 30 * 12 + 84  # as of rows and columns, after the update
     assert "yes" not in told  # which were counted at the fit
+
+
+def test_nothing_is_certified_any_more_only_where_something_was(folder):
+    fit = ["fit", str(folder / "poll.csv"), "-o", str(folder / "poll.onebit"), "-m", "logistic"]
+    CliRunner().invoke(app, [*fit, "--certify", "0", *WORDS])
+    (folder / "typo.csv").write_text(HEAD + "p1,S2,agree\n")
+    run = update(folder, str(folder / "typo.csv"), "-o", str(folder / "poll.onebit"), *WORDS)
+    assert "0 new rows, 1 new column ('S2')." in run.output
+    assert "Nothing of this model is certified; --certify 0.1" in run.output
 
 
 def test_the_same_answers_are_not_taken_up_twice_by_mistake(folder):
@@ -187,7 +199,7 @@ def test_a_store_is_taken_up_as_far_as_it_goes(folder):
     store.add("a", "p99", [("s1", 1), ("s2", -1)])
     path = folder / "poll.onebit"
     words = ("--store", str(folder / "answers.db"), "-o", str(path))
-    assert "2 answers taken up; 1 new row, 0 new columns." in update(folder, *words).output
+    assert "2 answers taken up; 1 new row ('p99'), 0 new columns." in update(folder, *words).output
     nothing = update(folder, *words)
     assert nothing.exit_code == 0
     assert "nothing new since the last update" in nothing.output
@@ -290,6 +302,19 @@ def test_a_server_starts_answers_and_stops(folder):
         server.send_signal(signal.SIGINT)
         rest, _ = server.communicate(timeout=30)
     assert "Traceback" not in said + rest
+
+
+def test_a_port_that_is_taken_is_one_clear_error(folder):
+    pytest.importorskip("uvicorn")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        run = subprocess.run(
+            [sys.executable, "-m", "onebit", "serve", str(folder / "poll.onebit"), "--port", str(port)],
+            capture_output=True, text=True,
+        )  # fmt: skip
+    assert run.returncode == 1
+    assert f"is port {port} taken?" in run.stderr
+    assert "Traceback" not in run.stderr
 
 
 def test_the_demo_is_fitted_once(tmp_path, monkeypatch):

@@ -172,7 +172,7 @@ def test_calibrated_probabilities_forecast_better_than_shares_of_draws(tmp_path)
 
 
 def test_too_few_answers_to_calibrate_by_are_spoken_of():
-    world = simulate.world("B1", rank=1, shape=(12, 12), density=0.9, seed=0)
+    world = simulate.world("B1", rank=1, shape=(12, 12), density=0.5, seed=0)
     model = GibbsCompleter(1, temperature=1.0, effects=False, calibrate=True, random_state=0)
     with pytest.warns(ConvergenceWarning, match="too few to calibrate by"):
         model.fit(world.pairs, world.answers)

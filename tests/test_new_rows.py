@@ -182,6 +182,38 @@ def test_it_is_saved_put_on_the_sheet_and_lost_with_an_update(model, tmp_path):
         again.certify(target="new rows")
 
 
+def test_certificates_of_answers_are_of_the_rows_that_were_fitted(world, model, tmp_path):
+    """Answers of rows held out were neither fitted nor counted, and these are in the table."""
+    rows, columns = len(model.rows_), len(model.columns_)
+    of_others = model.rows_.labels[: rows - 30]
+    answered = np.isin(world.pairs[:, 0], of_others).sum()
+    assert (
+        model.held_out_.blanks == len(of_others) * columns - answered < rows * columns - len(world.pairs)
+    )
+    model.save(tmp_path / "m.onebit")
+    storage_of_before = storage.read(tmp_path / "m.onebit", "model")
+    storage_of_before[1]["held_out"]["whence"] = "fit"  # as files had it
+    storage.write(tmp_path / "old.onebit", "model", *storage_of_before)
+    for one in (model, onebit.load(tmp_path / "m.onebit"), onebit.load(tmp_path / "old.onebit")):
+        assert "answered ones, of the rows that were fitted, are wrong" in one.certify().sentence()
+        assert "of the blanks of the rows that were fitted alone" in str(one.certify())
+        assert "blanks of the rows that were fitted: half could be wrong if" in str(one.certify())
+        assert "of this table" not in str(one.certify())
+        assert "blanks of the rows that were fitted are" in one.certify(shift=2.0).sentence()
+        for several in (one.certify(by="answer"), one.certify_selective(), one.keep(0.4)):
+            assert "entries like the answered ones, of the rows that were fitted" in str(several)
+        assert all("of the rows that were fitted" in c.of for c in one.sheet().claims[:8])
+        ladder = one.certify(method=("progressive", "hold-out"))
+        assert all("of the rows that were fitted" in c.predictor for c in ladder.certificates)
+    later = onebit.load(tmp_path / "m.onebit").partial_fit([(0, 0)], [1])
+    assert "rows that were fitted, and of rows and columns that no later" in later.certify().sentence()
+    assert (
+        "rows that were fitted, of rows and columns that no later" in later.certify(shift=2.0).sentence()
+    )
+    without = fitted(world, certify=0.1)
+    assert "rows that were fitted" not in str(without.certify()) + str(without.sheet())
+
+
 def test_a_file_in_which_more_is_wrong_than_was_judged_is_refused(model, tmp_path):
     path = tmp_path / "m.onebit"
     model.save(path)

@@ -51,7 +51,9 @@ from onebit.certificates.statements import (
     IID,
     KNOWN_IDS,
     LIKE_THE_ANSWERED,
+    LIKE_THE_FITTED,
     LIKE_THE_HELD_OUT,
+    OF_FITTED_ROWS,
     OUTSIDE,
     OWN_ASSUMPTIONS,
     OWN_HELD_OUT,
@@ -84,13 +86,20 @@ UNTOUCHED = "of rows and columns that no later update has touched"
 WHERE = {
     "fit": LIKE_THE_ANSWERED,
     "elsewhere": f"{LIKE_THE_ANSWERED}, {UNTOUCHED}",
+    "fitted rows": LIKE_THE_FITTED,
+    "fitted rows, elsewhere": f"{LIKE_THE_FITTED}, and {UNTOUCHED}",
     "update": "on entries like those that the last update answered for the first time",
     "since": f"on entries like those that an earlier update answered for the first time, {UNTOUCHED}",
     "own": LIKE_THE_HELD_OUT,
     "own, elsewhere": f"{LIKE_THE_HELD_OUT}, {UNTOUCHED}",
 }
 # What is left of each after a later update.
-AFTER = {"fit": "elsewhere", "update": "since", "own": "own, elsewhere"}
+AFTER = {
+    "fit": "elsewhere",
+    "fitted rows": "fitted rows, elsewhere",
+    "update": "since",
+    "own": "own, elsewhere",
+}
 NOT_TOLD = (
     "which rows and columns later updates touched did not depend on whether their held-out answers were "
     "predicted rightly"
@@ -152,9 +161,10 @@ class HeldOut:
     blanks : int or None
         The entries of the table without any answer; None where the user chose what to hold out, and after
         an update.
-    whence : {"fit", "elsewhere", "update", "since", "own", "own, elsewhere"}
-        Held out of a fit, at random or by the user's own choice, or of an update; of each, what is left
-        of it after a later update.
+    whence : str
+        Held out of a fit ("fit"), of one of whose rows some were held out whole ("fitted rows"), by the
+        user's own choice ("own"), or of an update ("update"); or what is left of each after a later
+        update: see ``WHERE``.
     chosen : str
         What the user chose to hold out, in words, where they are known: "answers after 2024-05-31 in
         'date'".
@@ -194,9 +204,10 @@ class HeldOut:
         return self.where + ("," if "," in self.where else "")
 
     @property
-    def untouched(self) -> str:
-        """What limits its statements on blanks: after an update, to what no update has touched."""
-        return f", {UNTOUCHED}" if self.whence in AFTER.values() else ""
+    def limits(self) -> str:
+        """To which blanks its statements are limited: of rows that were fitted, untouched by updates."""
+        rows = f" {OF_FITTED_ROWS}" if self.whence.startswith("fitted rows") else ""
+        return f"{rows}, {UNTOUCHED}" if self.updated_since else rows
 
     def in_random_order(self) -> NDArray[np.int64]:
         """Return an order for betting, in which nothing tells what comes first."""
@@ -228,6 +239,16 @@ class HeldOut:
     def own(self) -> bool:
         """Whether the user said what to hold out."""
         return self.whence.startswith("own")
+
+    @property
+    def at_random(self) -> bool:
+        """Whether it was held out of the fit at random, and nothing was updated since."""
+        return self.whence in ("fit", "fitted rows")
+
+    @property
+    def updated_since(self) -> bool:
+        """Whether there was an update since it was held out."""
+        return self.whence in AFTER.values()
 
     @property
     def of_update(self) -> bool:
@@ -412,7 +433,7 @@ class HeldOut:
             terms[BLANKS] = of_blanks
         method = OWN_HELD_OUT if self.own else HELD_OUT
         assumptions: tuple[str, ...] = OWN_ASSUMPTIONS if self.own else ASSUMPTIONS
-        if self.whence in AFTER.values():
+        if self.updated_since:
             assumptions = (*assumptions, NOT_TOLD)
         if self.fitted_too.any():
             assumptions = (*assumptions, REPEATED)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,9 @@ Array = NDArray[np.float64]
 
 # The clause that says of which entries a number speaks, wherever one is read.
 LIKE_THE_ANSWERED = "on entries like the answered ones"
+# What limits it where whole rows were held out of a fit: their answers were neither fitted nor counted.
+OF_FITTED_ROWS = "of the rows that were fitted"
+LIKE_THE_FITTED = f"{LIKE_THE_ANSWERED}, {OF_FITTED_ROWS}"
 # The same where the user has said which answers to hold out.
 CHOSEN_BY_USER = "which the user chose"
 LIKE_THE_HELD_OUT = f"on entries like the held-out ones, {CHOSEN_BY_USER}"
@@ -149,6 +152,10 @@ class Certificate:
         """Whose errors, and on which entries, where it does not stand inside a sentence."""
         return self.predictor.rstrip(",")
 
+    def of_fitted_rows(self) -> Certificate:
+        """Return what it is where whole rows were held out besides: of the others."""
+        return replace(self, predictor=self.predictor.replace(LIKE_THE_ANSWERED, LIKE_THE_FITTED))
+
     def sentence(self) -> str:
         """Return the statement in one sentence."""
         return (
@@ -186,21 +193,23 @@ class Certificate:
         lines = [self.sentence()]
         if observed is not None:
             lines.append(f"  observed: {observed}")
+        fitted = f" {OF_FITTED_ROWS}" if OF_FITTED_ROWS in self.predictor else ""
         if BLANKS in self.terms and at_most(self.terms[BLANKS]) != at_most(self.bound):
             often = f", and {EVENLY_OFTEN}" if REPEATED in self.assumptions else ""
             lines.append(
-                f"  of the blanks of this table alone: at most {at_most(self.terms[BLANKS])}, if its "
-                f"answered entries were drawn evenly at random{often}"
+                f"  of the blanks{fitted or ' of this table'} alone: at most "
+                f"{at_most(self.terms[BLANKS])}, if answered entries were drawn evenly at random{often}"
             )
         lines += [
             f"  method: {self.method}",
-            "  terms: " + ", ".join(f"{name} {value:g}" for name, value in self.terms.items()),
+            "  terms: "
+            + ", ".join(f"{name} {value:g}" for name, value in self.terms.items() if name != BLANKS),
             *(f"  assumes: {text}" for text in self.assumptions),
         ]
         if self.method in CHOSEN and not self.trivial:
             others, chosen = CHOSEN[self.method]
             lines.append(
-                f"  of the {others}: half could be wrong if entries that were {chosen} have "
+                f"  of the {others}{fitted}: half could be wrong if entries that were {chosen} have "
                 f"{breaking_shift(self.shifts_from):.3g} times their odds of a right prediction, or more "
                 "(certify with a shift, for other odds)"
             )
@@ -253,7 +262,10 @@ class SelectiveCertificate:
             f"  surest {share:4.0%} (confidence above {above(threshold)}): "
             f"at most {at_most(c.bound)} wrong"
             for share, threshold, c in zip(self.shares, self.thresholds, self.certificates, strict=True)
+            if share
         ]
+        if len(lines) < len(self.shares):
+            lines.append("  no smaller share: the surest are all as sure as each other")
         return "\n".join([at_once(self.delta, self.where), *lines])
 
 

@@ -195,6 +195,11 @@ def predict(
         voice.note(
             f"{many(tally.pairs, 'pair')} predicted{certified}" + "".join(f"; {text}" for text in unknown)
         )
+        if tally.pairs and tally.unknown_rows == tally.unknown_columns == tally.pairs:
+            voice.note(
+                "the model knows no id of these, neither rows nor columns: is it the model of this "
+                "table, and are rows and columns the right way round (--row, --col)?"
+            )
 
 
 def new_from_features(voice: Voice, model: Any, paths: tuple[str | None, str | None]) -> None:

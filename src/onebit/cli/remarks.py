@@ -20,8 +20,11 @@ def remarks(seen: Any, *, repeats_told: bool = False) -> list[str]:
     sign = seen.by_row.sign
     if sign.min() == sign.max():
         found.append(
-            "all answers are the same, which tells nothing apart: likes without dislikes are for other "
+            "all answers are yes, which tells nothing apart: likes without dislikes are for other "
             "programs"
+            if sign.max() > 0
+            else "all answers are no, which tells nothing apart: is this the column of answers, and is "
+            "--threshold too high?"
         )
     return found
 

@@ -114,8 +114,12 @@ def _run(voice: Voice, server: Any, token: str | None, path: str, store: str | N
 
     host = server.config.host
 
+    async def served() -> None:
+        with suppress(SystemExit):  # uvicorn has said why it could not start
+            await server.serve()
+
     async def main() -> None:
-        serving = asyncio.create_task(server.serve())
+        serving = asyncio.create_task(served())
         while not server.started and not serving.done():
             await asyncio.sleep(0.02)
         if server.started:
@@ -129,8 +133,7 @@ def _run(voice: Voice, server: Any, token: str | None, path: str, store: str | N
             voice.note("Ctrl-C stops it.")
         await serving
 
-    with suppress(SystemExit):  # uvicorn has said why it could not start
-        asyncio.run(main())
+    asyncio.run(main())
     if not server.started:
         raise OSError(f"the server could not start: is port {server.config.port} taken?")
 

@@ -22,6 +22,10 @@ from onebit.cli.shell import (
     plain_errors,
 )
 from onebit.data import checked
+from onebit.data.tables.problems import shown
+
+# New ids are named where they are no more than so many: one may be a misspelt one.
+_NAMED = 5
 
 # A file with a larger share of answers that the model has is taken for one with the old answers in it.
 MOSTLY = 0.5
@@ -175,6 +179,7 @@ def _update(
     """Load, take up, save."""
     fitted = loaded(model, threads)
     before = fitted.updates_, (len(fitted.rows_), len(fitted.columns_))
+    was_certified = fitted.held_out_ is not None or fitted.held_rows_ is not None
     mark = None
     if file is not None:
         reading = reading_of(file, fitted)
@@ -208,7 +213,11 @@ def _update(
         fitted.record_ = fitted.record_.with_certificate(fitted.certify(delta))
     fitted.save(output)
     content = _told(fitted, before, time.perf_counter() - began, delta)
-    voice.answer(content, _words(content, output))
+    new_ids = [
+        index.labels[size:].tolist() if len(index) - size <= _NAMED else []
+        for index, size in zip((fitted.rows_, fitted.columns_), before[1], strict=True)
+    ]
+    voice.answer(content, _words(content, output, new_ids, was_certified))
 
 
 def _fresh(voice: Voice, file: str, seen: Any, model: str, fitted: Any, only_new: bool) -> Any:
@@ -303,15 +312,18 @@ def _told(fitted: Any, before: tuple[Any, tuple[int, int]], seconds: float, delt
     }
 
 
-def _words(content: Any, output: str) -> str:
+def _words(content: Any, output: str, new_ids: list[list[Any]], was_certified: bool) -> str:
     held = f", {content['held_out']:,} held out" if content["held_out"] else ""
-    counts = [
-        many(content[name], word)
-        for name, word in (("answers", "answer"), ("new_rows", "new row"), ("new_columns", "new column"))
+    new = [
+        many(content[name], word) + (f" ({', '.join(shown(str(one)) for one in ids)})" if ids else "")
+        for name, word, ids in zip(
+            ("new_rows", "new_columns"), ("new row", "new column"), new_ids, strict=True
+        )
     ]
     said = [
-        f"{counts[0]} taken up{held}; {counts[1]}, {counts[2]}. Written to {output}.",
+        f"{many(content['answers'], 'answer')} taken up{held}; {', '.join(new)}. Written to {output}.",
         content["certificate"]
-        or "Nothing of this model is certified any more; --certify 0.1 holds new answers out.",
+        or f"Nothing of this model is certified{' any more' if was_certified else ''}; --certify 0.1 "
+        "holds new answers out.",
     ]
     return "\n".join(said)

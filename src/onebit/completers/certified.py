@@ -99,7 +99,8 @@ class Certified(Drawing):
         own = division.cut is None
         blanks = None if own else rows * columns - division.entries
         counted = self._count(division.held, division.commoner, blanks)
-        return replace(counted, whence="own") if own else counted
+        whence = "own" if own else "fit" if self.held_rows_ is None else "fitted rows"
+        return replace(counted, whence=whence)
 
     def _counted_update(self, places: tuple[Codes, Codes], division: Division) -> HeldOut:
         """Count what became of held-out answers of an update, whose ids have codes of their own."""
@@ -258,7 +259,7 @@ class Certified(Drawing):
                 return blank_certificate(self, propensities, delta, shift, random_state)
             if shift is not None:
                 held = self._held_out_answers()
-                return shift_certificate(held.certify(delta), shift, held.untouched)
+                return shift_certificate(held.certify(delta), shift, held.limits)
             if by == "answer":
                 return self._held_out_answers().certify_by_answer(delta, self._said)
             return group_certificate(self, grouped[0] if grouped else by, delta)
@@ -333,6 +334,8 @@ class Certified(Drawing):
             rungs["progressive"] = lambda delta: procedures.progressive_certificate(
                 self._decider, answers.everything, delta, np.random.default_rng(seed)
             )
+        if self.held_rows_ is not None:
+            rungs = {name: _of_fitted_rows(rung) for name, rung in rungs.items()}
         if self.held_out_ is not None:
             rungs[OWN] = self.held_out_.certify
             small = len(self.rows_) * len(self.columns_) <= LARGEST_TABLE
@@ -396,3 +399,8 @@ class Certified(Drawing):
         second._answers = Answers(everything)
         second.held_out_ = replace(held_out, disagreement=float(share))
         return second
+
+
+def _of_fitted_rows(rung: Callable[[float], Certificate]) -> Callable[[float], Certificate]:
+    """Return a rung of a model of one of whose rows some were held out whole."""
+    return lambda delta: rung(delta).of_fitted_rows()

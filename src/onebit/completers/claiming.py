@@ -51,29 +51,41 @@ BANDS = (0, 1, 5, 20, 100)
 LARGEST_PATTERN = 20_000_000
 # Probabilities of being answered are held this far from 0 and 1.
 LEAST_CHANCE = 1e-4
-# Where rows were held out whole, their blanks are not among those that it speaks of.
-OF_THE_FITTED = " of the rows that were fitted"
 BANDED = {"row answers": 0, "column answers": 1}
 
 
-def shift_certificate(found: Certificate, shift: float, untouched: str = "") -> Certificate:
-    """Return what a certificate of the answered entries says of the blanks under a shift."""
+def shift_certificate(
+    found: Certificate, shift: float, limits: str = "", weighed: bool = False
+) -> Certificate:
+    """Return what a certificate of the answered entries says of the blanks under a shift.
+
+    ``limits`` says of which blanks it speaks, if not of all; ``weighed``, that the certificate is one of
+    blanks already, by weights which the shift allows to be wrong.
+    """
     base = found.shifts_from
     odds, density = shifted(base, shift), shifted(base, shift, "density")
     others, chosen = CHOSEN.get(found.method, CHOSEN[HELD_OUT])
+    assumed = (
+        f"being {chosen} multiplies the odds that a prediction is right by at most {shift:g}: odds among "
+        f"all entries like those {chosen}, against odds among all {others}"
+    )
+    if weighed:
+        assumed = (
+            f"the odds that a prediction is right are at most {shift:g} times as high among blanks as "
+            "they are weighed as among the blanks that there are"
+        )
     return Certificate(
         odds,
         found.delta,
         f"{found.method}, shifted by odds of {shift:g}",
-        f"the predictions of {others}{untouched}" + ("," if untouched else ""),
+        f"the predictions of {others}{limits}" + ("," if "," in limits else ""),
         {name: value for name, value in found.terms.items() if name not in (BLANKS, COMMONER)}
         | {
             "without a shift": base,
             f"if no kind of entry is {shift:g} times as frequent": density,
         },
         (
-            f"being {chosen} multiplies the odds that a prediction is right by at most {shift:g}: odds "
-            f"among all entries like those {chosen}, against odds among all {others}",
+            assumed,
             *found.assumptions,
         ),
         of_this_model=found.of_this_model,
@@ -123,7 +135,7 @@ def blank_certificate(
         found.bound,
         delta,
         "hold-out, weighted by the odds of being blank, betting",
-        "the predictions of blanks" + (OF_THE_FITTED if model.held_rows_ is not None else ""),
+        f"the predictions of blanks{held.limits}",
         {
             "held-out answers": float(len(held.wrong)),
             "errors": float(held.wrong.sum()),
@@ -146,7 +158,7 @@ def blank_certificate(
         ),
         of_this_model=True,
     )
-    return certificate if shift is None else shift_certificate(certificate, shift)
+    return certificate if shift is None else shift_certificate(certificate, shift, held.limits, True)
 
 
 def surveyed_blanks(model: Any, delta: float, shift: float | None = None) -> Certificate:
@@ -170,7 +182,7 @@ def surveyed_blanks(model: Any, delta: float, shift: float | None = None) -> Cer
 
 def _held(model: Any) -> HeldOut:
     held: HeldOut = model._held_out_answers()
-    if held.whence != "fit" or held.disagreement is not None:
+    if not held.at_random or held.disagreement is not None:
         raise ValueError(
             "this needs answers that were held out of the fit at random (certify=0.1), of a model that "
             "was neither updated nor refitted since"

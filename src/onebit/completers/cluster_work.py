@@ -28,7 +28,7 @@ from onebit.engine.cluster.journal import Journal
 from onebit.engine.cluster.outcome import Outcome
 from onebit.engine.crew import Callback
 from onebit.engine.descent import Fit
-from onebit.engine.fitting import CALIBRATION_SHARE, SMALLEST_CALIBRATION, Fitted
+from onebit.engine.fitting import SMALLEST_CALIBRATION, Fitted, calibration_share
 from onebit.engine.recipe import Recipe
 from onebit.engine.seeds import generator
 from onebit.model.calibration import Calibration, fit_calibration, natural_calibration
@@ -173,8 +173,9 @@ class Work:
         # A generator for each descent: one that goes on from a checkpoint draws no start.
         rngs, key = self.rng.spawn(2), int(self.rng.integers(2**31 - 1))
         start, calibration = None, natural_calibration(recipe.temperature)
-        if recipe.calibrate and blocks.n * CALIBRATION_SHARE >= SMALLEST_CALIBRATION:
-            cut = Cut(key, np.uint64(int(CALIBRATION_SHARE * 2.0**64)), whole=True)
+        share = calibration_share(blocks.n)
+        if recipe.calibrate and blocks.n * share >= SMALLEST_CALIBRATION:
+            cut = Cut(key, np.uint64(int(share * 2.0**64)), whole=True)
             others, held = blocks.divided(self.taken.labels, cut)
             first = fit_on(recipe, others, rngs[0], Journal(others, "first"), None, callback)
             scores = Outcome(first, others).scored(held, _moments, "calibrate")

@@ -81,7 +81,7 @@ def _words(what: str, sampled: Any) -> str:
     # What mixes slowest moves most; draws that say nothing of mixing are taken for independent ones.
     each = min(sampled.draws_.count, max(np.nan_to_num(mixing.ess, nan=np.inf), 1.0)) ** -0.5
     said = (
-        f"Error bars are those of {what}: from run to run, estimates move by up to about {each:.2f} of "
+        f"Error bars are those of {what}: from run to run, estimates move by about {each:.2f} of "
         "their standard errors, ends of intervals by two to three times that"
     )
     if mixing.verdict in ("mixed", "roughly mixed"):

@@ -20,7 +20,7 @@ from onebit.data.storage import Tensors
 from onebit.engine import scoring
 from onebit.engine.crew import Callback
 from onebit.engine.descent import Schedule
-from onebit.engine.fitting import held_for_calibration
+from onebit.engine.fitting import TOO_FEW_TO_CALIBRATE, held_for_calibration
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine, workers
 from onebit.model.calibration import Calibration, DrawnShare, fit_calibration
@@ -175,7 +175,7 @@ class GibbsCompleter(PairClassifier):
                 held = held_for_calibration(observations, rng)
                 if held is None:
                     advice.append(
-                        f"{observations.n:,} answers are too few to calibrate by: probabilities are "
+                        f"{observations.n:,} answers are {TOO_FEW_TO_CALIBRATE}: probabilities are "
                         "shares of drawn predictors that say yes"
                     )
                 else:

@@ -15,9 +15,10 @@ from onebit.completers.predictions import Codes
 from onebit.data.observations import Observations
 from onebit.data.storage import Tensors
 from onebit.engine.crew import Callback
-from onebit.engine.fitting import Fitted
+from onebit.engine.fitting import TOO_FEW_TO_CALIBRATE, Fitted
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine
+from onebit.model.calibration import Calibration, natural_calibration
 from onebit.model.losses import HINGE
 from onebit.model.posterior import Posterior
 from onebit.model.priors import VariancePrior
@@ -31,9 +32,10 @@ class HingeCompleter(PairClassifier):
     sub-gradient steps, independent coordinates and no effects.
 
     Probabilities: hinge scores are no log-odds. ``predict_proba`` applies a logistic curve in
-    ``mean / sqrt(1 + variance)`` that is fitted on a tenth of the answers, held out of a first fit from
-    which the engine's final one, on all answers, starts. ``calibrate=False`` saves that fit and uses the
-    curve of the pseudo-likelihood, ``sigmoid(2 temperature x)``.
+    ``mean / sqrt(1 + variance)`` that is fitted on a tenth of the answers (forty of fewer than 400, at
+    most a third), held out of a first fit from which the engine's final one, on all answers, starts. Of
+    some hundred answers and fewer there is no such curve, and a warning says so. ``calibrate=False``
+    saves that fit. Both use the curve of the pseudo-likelihood, ``sigmoid(2 temperature x)``.
 
     Parameters
     ----------
@@ -129,7 +131,15 @@ class HingeCompleter(PairClassifier):
     @property
     def probability_note(self) -> str | None:
         """Why averages of this model's probabilities are no shares of "yes"; None where they may be."""
-        return None if self.calibrate else "they were not calibrated (calibrate=False)"
+        if not self.calibrate:
+            return "they were not calibrated (calibrate=False)"
+        fitted = getattr(self, "calibration_", None) != self._own_curve
+        return None if fitted else f"its answers were {TOO_FEW_TO_CALIBRATE}"
+
+    @property
+    def _own_curve(self) -> Calibration:
+        """The curve of the pseudo-likelihood."""
+        return natural_calibration(float(self.temperature))
 
     @property
     def _machine(self) -> Machine:
@@ -166,7 +176,13 @@ class HingeCompleter(PairClassifier):
     ) -> Found:
         if start is not None and self.method == "paper":
             raise ValueError('method="paper" has a start of its own; leave start out')
-        return followed(self._recipe(), observations, machine, rng, callback, start, pairs)
+        found = followed(self._recipe(), observations, machine, rng, callback, start, pairs)
+        if self.calibrate and found.attributes["calibration_"] == self._own_curve:
+            found.advice.append(
+                f"{observations.n:,} answers are {TOO_FEW_TO_CALIBRATE}: probabilities are those of the "
+                "pseudo-likelihood, which are too sure of themselves; LogisticCompleter needs no curve"
+            )
+        return found
 
     def _keeps_checkpoints(self) -> bool:
         return self.method != "paper"

@@ -107,7 +107,7 @@ def list_certificate(model: Any, n: int, max_error: float, delta: float) -> List
     """Find what can be kept of the lists of the best ``n`` of each row; see the module's docstring."""
     check_hold_out_delta(delta)
     held: HeldOut = model._held_out_answers()
-    if held.disagreement is not None or held.whence not in ("fit", "update", "own"):
+    if held.disagreement is not None or held.updated_since:
         raise ValueError(
             "the lists of this model are not those of the model that was counted: it was refitted, or "
             "updated since"

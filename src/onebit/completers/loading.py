@@ -77,6 +77,9 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
         model.held_out_ = restored_held_out(tensors, checked.section(content, "held_out"), size)
     if "held_rows" in content:
         model.held_rows_ = _restored_held_rows(tensors, checked.section(content, "held_rows"), size[0])
+        held = model.held_out_
+        if held is not None and held.whence == "fit":  # as files of before have it
+            model.held_out_ = replace(held, whence="fitted rows")
     fitted = checked.section(content, "fitted")
     model._restore(tensors, fitted)
     if "features" in content:

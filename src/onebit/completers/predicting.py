@@ -281,8 +281,9 @@ class Predicting:
         """What each feature adds to the effect of a row (or column), as log-odds of "yes".
 
         Of a number: one standard deviation more. Of a yes or no: yes against no. Of a level: against the
-        average level; given the other features. With the posterior standard deviation and, of a sampled
-        model, a 90 % interval. A variational model draws effects towards zero and is too sure of them.
+        average over the rows (or columns); given the other features. With the posterior standard
+        deviation and, of a sampled model, a 90 % interval (the guide says where these are too narrow). A
+        variational model draws effects towards zero and is too sure of them.
         """
         check_is_fitted(self)
         return feature_effects(self)

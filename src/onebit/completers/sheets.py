@@ -78,7 +78,7 @@ def _of_answers(
         f"{breaking_shift(base):.2g} on half of them could be wrong"
     )
     claims.append(
-        Claim("wrong", f"the predictions of {others}{held.untouched}", assumes, shifted(base, shift),
+        Claim("wrong", f"the predictions of {others}{held.limits}", assumes, shifted(base, shift),
               float("nan"), answers=len(held.wrong))
     )  # fmt: skip
     log_loss, brier = scores.log_loss_bound(held, each), scores.brier_bound(held, each)
@@ -122,7 +122,7 @@ def _of_rows(rows: HeldRows, delta: float) -> list[Claim]:
 
 def _effects_wrong(model: Any, held: HeldOut) -> NDArray[np.bool_] | None:
     """Return which held-out answers a model of effects alone, fitted to the same answers, gets wrong."""
-    if not model.answers_kept or held.whence not in ("fit", "own") or held.disagreement is not None:
+    if not model.answers_kept or held.of_update or held.updated_since or held.disagreement is not None:
         return None
     fitted = plain_fit(model.kept_answers().fitted.told((None, None)), 0, 0)
     return scoring.scores(fitted, held.rows, held.columns, -1) * held.sign <= 0

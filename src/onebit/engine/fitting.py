@@ -1,7 +1,8 @@
 """The procedure of a fit, from answers to a posterior, and on to draws.
 
-A hinge fit that is to have calibrated probabilities begins with a fit to nine tenths of the answers. Its
-errors on the others give the curve, and its posterior is where the engine's last fit starts.
+A hinge fit that is to have calibrated probabilities begins with a fit to nine tenths of the answers, or
+fewer where they are few. Its errors on the others give the curve, and its posterior is where the engine's
+last fit starts.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ Codes = NDArray[np.int32]
 
 # Relative size of the noise added to the spectral start of the second and later starts.
 JITTER = 0.5
-# Hinge scores are calibrated on this share of the answers, held out of a first fit.
-CALIBRATION_SHARE = 0.1
+# Hinge scores are calibrated on a tenth of the answers, held out of a first fit; where these are few, on
+# so many, or a third of all if that is less.
+_CALIBRATION_SHARE, _FEW, _LARGEST_SHARE = 0.1, 40, 1.0 / 3.0
 SMALLEST_CALIBRATION = 30
+TOO_FEW_TO_CALIBRATE = "too few to calibrate by"
 
 
 @dataclass(frozen=True)
@@ -242,11 +245,16 @@ def run(
     )
 
 
+def calibration_share(n: int) -> float:
+    """Return the share of ``n`` answers to calibrate by."""
+    return min(max(_CALIBRATION_SHARE, _FEW / max(n, 1)), _LARGEST_SHARE)
+
+
 def held_for_calibration(
     observations: Observations, rng: np.random.Generator
 ) -> NDArray[np.bool_] | None:
     """Mark answers to calibrate by, whole entries, in row order; None where there are too few."""
-    held = observations.by_entry(rng.random(observations.n) < CALIBRATION_SHARE)
+    held = observations.by_entry(rng.random(observations.n) < calibration_share(observations.n))
     return None if held.sum() < SMALLEST_CALIBRATION or held.all() else held
 
 

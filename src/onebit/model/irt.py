@@ -58,8 +58,8 @@ class Scale:
         if not _is_of_item_responses(hierarchy):
             whose = {(True, True): "of both sides", (True, False): "of rows", (False, True): "of columns"}
             raise ValueError(
-                f"the scale of item response theory is that of {OF_ITEM_RESPONSES}; this model has rank "
-                f"{rank} and effects {whose.get(effects, 'of neither side')}"
+                f"the scale of item response theory is that of {OF_ITEM_RESPONSES}; this model may have "
+                f"rank {rank} and has effects {whose.get(effects, 'of neither side')}"
             )
         if not cls.fits(draws):
             raise ValueError(

@@ -276,7 +276,7 @@ def _add_certificates(model: PairClassifier, facts: dict[str, Any], drawn: dict[
         facts["sheet"] = model.sheet(SHEET_DELTA)
     if held_out is None:
         return
-    if held_out.whence == "fit":
+    if held_out.at_random:
         facts["other_times"] = facts["source"]["time_column"]
         facts["hold_later"] = option("--certify-after", facts["other_times"] or "")
     if as_counted:
