@@ -266,6 +266,61 @@ def test_features_of_the_other_side_are_refused_by_their_name():
         LogisticCompleter(1).fit(pairs, answers, column_features=people)
 
 
+@pytest.mark.parametrize(
+    "joined",
+    [
+        lambda x: 1_700_000_000 + x,
+        lambda x: 1_700_000_000_000 + 10 * x,
+        lambda x: 1_700_000_000_000_000_000 + 1_000_000 * x,
+        lambda x: 1e14 + x,
+        lambda x: 1e16 + 2.0 * x,
+    ],
+    ids=["seconds", "milliseconds", "nanoseconds", "far", "farther"],
+)
+def test_effects_of_numbers_do_not_depend_on_where_they_are_counted_from(joined, tmp_path):
+    rng = np.random.default_rng(0)
+    rows, columns = rng.integers(0, 60, 900), rng.integers(0, 15, 900)
+    answers = rng.random(900) < 1.0 / (1.0 + np.exp(-(rows - 30.0) / 12.0))
+    index = pd.Index(np.arange(60), name="id")
+
+    def fitted(values):
+        told = pd.DataFrame({"joined": values}, index=index)
+        model = LogisticCompleter(2, random_state=0)
+        return model.fit(np.stack([rows, columns], 1), answers, row_features=told)
+
+    plain, far = fitted(np.arange(60)), fitted(joined(np.arange(60)))
+    np.testing.assert_allclose(
+        far.feature_effects_[["effect", "sd"]], plain.feature_effects_[["effect", "sd"]], rtol=1e-4
+    )
+    far.save(tmp_path / "m.onebit")
+    new = pd.DataFrame({"joined": joined(np.array([5, 55]))}, index=pd.Index([100, 101], name="id"))
+    early, late = (
+        onebit.load(tmp_path / "m.onebit")
+        .fold_in(row_features=new)
+        .predict_proba([(100, 0), (101, 0)])[:, 1]
+    )
+    assert late - early > 0.3
+
+
+def test_columns_of_a_matrix_that_hardly_differ_beside_their_size_are_refused():
+    people, pairs, answers, _ = world(8, rows=60)
+    for offset in (1e9, 1e14):
+        matrix = np.column_stack([offset + np.arange(60.0), np.arange(60) % 7 == 0])
+        with pytest.raises(
+            FeatureError, match=r"'feature 0' is 1e\+.* differs by 17.* take a constant off"
+        ):
+            LogisticCompleter(1).fit(pairs, answers, row_features=(people["person"], matrix))
+    same = np.column_stack([np.full(60, 1e14), np.arange(60.0)])
+    LogisticCompleter(1).fit(pairs, answers, row_features=(people["person"], same))
+
+
+def test_numbers_that_no_double_holds_are_features_of_another_kind():
+    people, pairs, answers, _ = world(8, rows=60)
+    told = people[["person"]].assign(much=pd.Series([10**400, *range(59)], dtype=object))
+    with pytest.raises(FeatureError, match="'much' holds something else than numbers"):
+        LogisticCompleter(1).fit(pairs, answers, row_features=told)
+
+
 def test_a_loaded_model_knows_its_features_when_it_is_fitted_again(tmp_path):
     people, pairs, answers, _ = world(8, rows=60)
     model = LogisticCompleter(1, random_state=0).fit(pairs, answers, certify=0.1, row_features=people)
@@ -277,7 +332,8 @@ def test_a_loaded_model_knows_its_features_when_it_is_fitted_again(tmp_path):
 
 
 @pytest.mark.parametrize("inference", ["variational", "sampling"])
-def test_the_report_shows_the_strongest_effects(inference):
+def test_the_report_shows_the_strongest_effects(inference, monkeypatch):
+    from onebit.report import told
     from onebit.report.page import render_report
 
     people, pairs, answers, _ = world(9, rows=60)
@@ -286,6 +342,9 @@ def test_the_report_shows_the_strongest_effects(inference):
     assert "What the features tell" in page
     assert "city = B" in page
     assert ("90 % interval" in page) == (inference == "sampling")
+    assert "strongest of" not in page
+    monkeypatch.setattr(told, "MOST", 2)
+    assert "These are the 2 strongest of 5;" in render_report(model)
     bare = LogisticCompleter(1, random_state=0).fit(pairs, answers, certify=0.1)
     assert "What the features tell" not in render_report(bare)
 

@@ -22,6 +22,7 @@ from onebit import (
     cli,
     simulate,
 )
+from onebit.cli.shell import WrongCommand, check_distinct, checked_output
 from onebit.data.files import InUse, clear_parts, identity, lock, written_whole
 from onebit.data.school import school
 from onebit.engine.checkpoint import checkpoint
@@ -288,3 +289,24 @@ def test_a_file_is_no_folder_for_a_checkpoint(tmp_path):
         checkpoint(tmp_path / "file", {}),
     ):
         pass
+
+
+def test_what_comes_in_by_standard_input_is_not_overwritten(tmp_path, monkeypatch):
+    table, other = tmp_path / "t.csv", tmp_path / "new.onebit"
+    table.write_text("a,b,1\n")
+    with table.open() as piped:
+        monkeypatch.setattr(sys, "stdin", piped)
+        check_distinct({"the file of answers": "-"}, {"the model": str(other)})
+        with pytest.raises(
+            WrongCommand, match=r"would overwrite what is read from standard input, .*t\.csv"
+        ):
+            check_distinct({"the file of answers": "-"}, {"the model": str(table)})
+        check_distinct({"the file of answers": str(other)}, {"the model": str(table)})  # nobody reads it
+    monkeypatch.setattr(sys, "stdin", None)
+    check_distinct({"the file of answers": "-"}, {"the model": str(table)})
+
+
+def test_a_name_that_is_too_long_while_it_is_written_is_refused_at_the_door(tmp_path):
+    assert checked_output(str(tmp_path / ("a" * 100 + ".onebit")))
+    with pytest.raises(OSError, match="too long; choose a shorter name"):
+        checked_output(str(tmp_path / ("a" * 230 + ".onebit")))

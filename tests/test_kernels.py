@@ -96,3 +96,40 @@ def test_what_numba_keeps_elsewhere_is_not_compiled_by_others(folder):
     assert worth_compiling(first)
     del first._cache._cache_file
     assert not worth_compiling(first)
+
+
+def another():
+    @kernel(nogil=True)
+    def twice(x):
+        return 2 * x
+
+    return twice
+
+
+def test_a_file_that_holds_something_else_is_not_taken_up(folder):
+    """Two processes that save at once may leave one's code under the other's name."""
+    assert made()(2) == 6
+    assert another()(2) == 4
+    ours, theirs = (next(Path(folder).rglob(f"*{name}*.nbc")) for name in ("thrice", "twice"))
+    ours.write_bytes(theirs.read_bytes())
+    mended = made()
+    assert mended(2) == 6
+    assert hits(mended) == 0
+    first = made()
+    first(2.0)
+    files = sorted(Path(folder).rglob("*thrice*.nbc"))
+    assert len(files) == 2
+    contents = [path.read_bytes() for path in files]
+    for path, content in zip(files, reversed(contents), strict=True):
+        path.write_bytes(content)
+    swapped = made()
+    assert (swapped(2), swapped(2.0)) == (6, 6.0)
+    assert hits(swapped) == 0
+
+
+def test_what_was_compiled_under_other_settings_is_another_thing(folder, monkeypatch):
+    made()(2)
+    monkeypatch.setattr(numba.config, "OPT", type(numba.config.OPT)(0))
+    slow = made()
+    assert slow(2) == 6
+    assert hits(slow) == 0

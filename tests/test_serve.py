@@ -21,6 +21,7 @@ from onebit.data.store import Conflict, FileError, Store
 from onebit.serve import Settings, create_app, replies
 from onebit.serve.held import Held
 from onebit.serve.openapi import PATHS
+from onebit.serve.requests import Refused, identifier, shown, whole
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +200,21 @@ def test_what_is_no_json_is_refused(client):
     assert client.get("/api/columns?n=" + "9" * 5000).status_code == 422
     lone = client.post("/api/predict", content=b'{"pairs": [["\\ud800", "a"]]}', headers=head)
     assert lone.status_code == 422
+
+
+def test_what_is_nested_too_deeply_to_be_shown_is_refused_like_the_rest():
+    value = []
+    for _ in range(5000):
+        value = [value]
+    assert shown(value) == "what is nested so deeply"
+    with pytest.raises(Refused, match="n must be whole, from 1 to 10, not what is nested"):
+        whole(1, 10, 5)(value, "n")
+
+
+@pytest.mark.parametrize("nobody", ["", " ", "a\0b"])
+def test_an_empty_id_is_none(nobody):
+    with pytest.raises(Refused, match="an id is not empty"):
+        identifier(nobody, "row")
 
 
 def test_numbers_are_ids_where_the_model_has_numbers(numbered):

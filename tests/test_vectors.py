@@ -150,3 +150,17 @@ def test_weighted_products_of_columns_are_numpys_and_need_no_number_of_threads(r
     with threads(3) as pool:
         assert (tall.grams(tall_one, weights, pool) == found).all()
     assert tall.grams(tall_one, weights[:0], alone).shape == (0, 5, 5)
+
+
+def test_python_itself_runs_the_loops_where_nothing_is_compiled():
+    script = """
+from onebit import LogisticCompleter, simulate
+world = simulate.world("B1", rank=1, shape=(8, 6), density=0.8, seed=0)
+print(LogisticCompleter(1, max_iter=2, tol=1e-1).fit(world.pairs, world.answers).n_iter_)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True,
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 1

@@ -30,7 +30,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from onebit.data.files import InUse, identity, is_special, lock
+from onebit.data.files import InUse, identity, identity_of, is_special, lock, part_of
 from onebit.engine.checkpoint import own_name
 from onebit.engine.gpu.device import DeviceError
 
@@ -223,6 +223,12 @@ def checked_output(path: str, *, stdout: bool = True) -> str:
         raise FileNotFoundError(f"cannot write {path}: the folder {folder} does not exist")
     if not _writable(folder):
         raise PermissionError(f"cannot write {path}: the folder {target.parent} is read-only")
+    try:
+        os.lstat(part_of(target))
+    except FileNotFoundError:
+        pass
+    except OSError as error:  # the name that it has while it is written is longer than its own
+        raise OSError(f"cannot write {path}: {error.strerror}; choose a shorter name") from None
     return path
 
 
@@ -234,6 +240,8 @@ def check_distinct(
     Files go by what they are for; one file may have several names.
     """
     taken = {_same(path): what for what, path in read.items() if path not in (None, "-")}
+    if "-" in read.values():
+        taken |= dict.fromkeys(_piped_file(), "what is read from standard input")
     if checkpoint is not None:
         if _same(checkpoint) in taken:
             raise WrongCommand(f"{checkpoint} is {taken[_same(checkpoint)]}; name a folder of its own")
@@ -247,6 +255,15 @@ def check_distinct(
         if inside and own_name(Path(path)):
             raise WrongCommand(f"{path} is a name that the checkpoint uses; name another file")
         taken[_same(path)] = what
+
+
+def _piped_file() -> list[tuple[object, ...]]:
+    """Return the identity of the file that standard input is, if it is one."""
+    try:
+        found = os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError, AttributeError):  # there is none, or none of the system's
+        return []
+    return [identity_of(found)] if stat.S_ISREG(found.st_mode) else []
 
 
 def _same(path: str | None) -> tuple[object, ...]:

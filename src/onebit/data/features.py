@@ -31,6 +31,13 @@ MANY_LEVELS = 50
 LARGEST_COUNT = 2**16
 # Squares of it are far from what a double holds.
 LARGEST_VALUE = 1e100
+# Numbers that are so many standard deviations from zero, such as moments in seconds since 1970, are
+# counted from their median: sums of their squares would hold little of how they differ.
+FAR = 1e3
+# Numbers of a matrix, which may be sparse, are not moved; farther ones would be told wrong.
+FARTHEST = 1e6
+# What values that no double holds end in.
+_NO_NUMBERS = (TypeError, ValueError, ArithmeticError)
 
 
 @dataclass(frozen=True)
@@ -47,12 +54,15 @@ class Column:
         Of a category: its levels, in order.
     missing : bool
         Whether values were missing where the features were learnt.
+    origin : float
+        From where numbers are counted.
     """
 
     name: str
     kind: str
     levels: tuple[str, ...] = ()
     missing: bool = False
+    origin: float = 0.0
 
     @property
     def features(self) -> list[str]:
@@ -136,6 +146,7 @@ class Encoder:
         """Return the encoder as arrays, whose names begin with ``name``, and JSON."""
         columns = [
             {"name": c.name, "kind": c.kind, "levels": list(c.levels), "missing": c.missing}
+            | ({"origin": c.origin} if c.origin else {})
             for c in self.columns
         ]
         tensors: Tensors = {f"{name}.centre": self.centre, f"{name}.scale": self.scale}
@@ -218,9 +229,17 @@ def learnt(given: Given) -> Encoder:
     raw, gaps = _raw(columns, given)
     count = raw.shape[0] - np.asarray(gaps.sum(axis=0)).ravel()
     mean = np.asarray(raw.sum(axis=0)).ravel() / count
-    square = np.asarray(raw.multiply(raw).sum(axis=0)).ravel() / count
-    deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
-    constant = deviation <= 1e-12 * np.maximum(np.sqrt(square), 1e-300)
+    deviation = np.sqrt(_squares(raw, mean, count) / count)
+    constant = deviation <= 1e-12 * np.maximum(np.hypot(mean, deviation), 1e-300)
+    far = np.abs(mean) > FARTHEST * deviation
+    if given.matrix is not None and far.any():
+        far &= np.ravel((raw.max(axis=0) - raw.min(axis=0)).todense()) > 0.0
+    if given.matrix is not None and far.any():
+        place = int(far.argmax())
+        raise FeatureError(
+            f"the {given.side} feature {names[place]!r} is {mean[place]:g} on average and differs by "
+            f"{deviation[place]:g} alone: take a constant off it"
+        )
     # Of a column with gaps, that a value is missing may be all that it tells.
     whole = np.array([not column.missing for column in columns for _ in column.features], bool)
     if given.matrix is None and (constant & whole).any():
@@ -232,6 +251,28 @@ def learnt(given: Given) -> Encoder:
     return Encoder(columns, names, mean / scale, scale)
 
 
+def _squares(raw: Any, mean: Array, count: Array) -> Array:
+    """Return the squares around the mean, summed over each column; what is not stored is zero."""
+    stored = scipy.sparse.csr_array(raw)
+    around = (stored.data - mean[stored.indices]) ** 2
+    width = len(mean)
+    others = count - np.bincount(stored.indices, minlength=width)
+    return np.bincount(stored.indices, weights=around, minlength=width) + others * mean**2
+
+
+def _origin(values: pd.Series) -> float:
+    """Return from where a column of numbers is counted: from zero, unless that is far away."""
+    try:
+        numbers = values.dropna().to_numpy(dtype=float)
+    except _NO_NUMBERS:  # said where they are read
+        return 0.0
+    numbers = numbers[np.abs(numbers) <= LARGEST_VALUE]
+    if not len(numbers):
+        return 0.0
+    middle = float(np.median(numbers))
+    return middle if abs(middle) > FAR * float(np.sqrt(((numbers - middle) ** 2).mean())) else 0.0
+
+
 def _learnt_column(given: Given, name: str) -> Column:
     assert given.frame is not None
     values = given.frame[name]
@@ -239,11 +280,11 @@ def _learnt_column(given: Given, name: str) -> Column:
     if missing and values.isna().all():
         raise FeatureError(f"the {given.side} feature {name!r} has no value at all; leave it out")
     if values.dtype == object and all(_is_number(value) for value in values.dropna()):
-        return Column(name, "number", (), missing)
+        return Column(name, "number", (), missing, _origin(values))
     if pd.api.types.is_bool_dtype(values) or _only_booleans(values):
         return Column(name, "boolean", (), missing)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values):
-        return Column(name, "number", (), missing)
+        return Column(name, "number", (), missing, _origin(values))
     words = _words(values, name, given.side)
     levels = sorted(set(words.dropna()))
     if len(levels) > max(MANY_LEVELS, len(values) // 4):
@@ -314,7 +355,7 @@ def _numbers(column: Column, values: pd.Series, given: Given) -> tuple[Any, Any]
         return _with_flags(parts, absent, column.missing)
     try:
         numbers = values.to_numpy(dtype=float, na_value=np.nan)
-    except (TypeError, ValueError):
+    except _NO_NUMBERS:
         raise FeatureError(
             f"the {given.side} feature {column.name!r} holds something else than {column.kind}s, with "
             "which the model was fitted"
@@ -333,7 +374,7 @@ def _numbers(column: Column, values: pd.Series, given: Given) -> tuple[Any, Any]
             f"the {given.side} feature {column.name!r} was a yes or no when the model was fitted, and "
             "now holds other numbers"
         )
-    own = scipy.sparse.csr_array(np.where(absent, 0.0, numbers)[:, None])
+    own = scipy.sparse.csr_array(np.where(absent, 0.0, numbers - column.origin)[:, None])
     return _with_flags(own, absent, column.missing)
 
 
@@ -386,7 +427,9 @@ def restored_encoder(tensors: Tensors, name: str, content: Any) -> Encoder:
         if kind not in ("number", "boolean", "category"):
             raise checked.FileError(f"a feature of the kind {kind[:40]!r}")
         words = tuple(checked.text(levels, k) for k in range(len(levels)))
-        columns.append(Column(checked.text(part, "name"), kind, words, checked.flag(part, "missing")))
+        origin = checked.number(part, "origin") if "origin" in part else 0.0
+        missing = checked.flag(part, "missing")
+        columns.append(Column(checked.text(part, "name"), kind, words, missing, origin))
     given_names = checked.listed(content, "names")
     names = tuple(feature for column in columns for feature in column.features)
     if not columns:

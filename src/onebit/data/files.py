@@ -150,10 +150,15 @@ def is_special(path: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
+def part_of(target: Path) -> Path:
+    """Return a name beside ``target`` for what is being written of it, which nobody else takes."""
+    return target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+
+
 def _new_part(target: Path) -> tuple[Path, int]:
     """Make a new file beside ``target``, held as long as it is open."""
     for _ in range(_TRIES):
-        path = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+        path = part_of(target)
         # What is replaced keeps its mode: a file that is for nobody else stays so, at every moment.
         mode = stat.S_IMODE(target.stat().st_mode) if target.is_file() else None
         try:
@@ -199,4 +204,9 @@ def identity(path: str | os.PathLike[str]) -> tuple[object, ...]:
         found = os.stat(path)
     except OSError:
         return (os.path.normcase(os.path.realpath(path)),)
+    return identity_of(found)
+
+
+def identity_of(found: os.stat_result) -> tuple[object, ...]:
+    """Return what all names of a file that exists have in common."""
     return (found.st_dev, found.st_ino)

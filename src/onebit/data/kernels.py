@@ -7,6 +7,7 @@ again. One line on standard error says so where it cannot be kept.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,9 +15,11 @@ from typing import Any
 
 import numba
 from llvmlite.binding import Linkage
+from numba.core import config
 from numba.core.caching import FunctionCache, NullCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.sigutils import normalize_signature
 from numpy.typing import NDArray
 
 # Else numba also makes a version of every function that C code could call; there is none.
@@ -43,13 +46,28 @@ _TELLER = _Teller()
 class _Kept(FunctionCache):
     """What was compiled of one function, in files."""
 
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """Tell apart what was compiled under other settings, whose bits may be others."""
+        flags = config.BOUNDSCHECK, config.LOOP_VECTORIZE, config.SLP_VECTORIZE
+        settings = int(config.OPT), *map(bool, flags), os.environ.get("ONEBIT_PLAIN_LOOPS", "")
+        return (*super()._index_key(sig, codegen), settings)
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(sig, target_context)
+            found = super().load_overload(sig, target_context)
+            if found is not None and not self._holds(found, sig):
+                raise ValueError("it is of another function, or for other arguments")
+            return found
         except Exception:  # a damaged file can be wrong in any way
             with suppress(OSError):
                 self.flush()  # what the files hold is forgotten, and they are written again
             return None
+
+    def _holds(self, found: Any, sig: Any) -> bool:
+        """Say whether this function was compiled for these arguments: processes may save at once."""
+        name = found.fndesc.modname, found.fndesc.qualname
+        own = self._py_func.__module__, self._py_func.__qualname__
+        return name == own and tuple(found.signature.args) == tuple(normalize_signature(sig)[0])
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:

@@ -143,6 +143,7 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
     sides = Sides.of(model)
     scale = scale_of(model)
     placed = places(model) if scale is None else on_one_ruler(scale)
+    told, told_of = strongest_features(model, sides)
     facts: dict[str, Any] = {
         "title": title or source.get("file") or "A completed yes/no table",
         "version": __version__,
@@ -176,7 +177,8 @@ def _facts(model: PairClassifier, title: str | None) -> dict[str, Any]:
         "data": [],
         "surprises": [],
         "extremes": _extremes(model, sides),
-        "told": strongest_features(model, sides),
+        "told": told,
+        "told_of": told_of,
         "told_sampled": model.predictor_.gaussian is None,
         "dimensions": placed[0].shape[1],
         "map": Markup(script_json(_map(model, sides, placed))),

@@ -10,14 +10,17 @@ from onebit.report.words import Sides, number
 MOST = 16
 
 
-def strongest_features(model: Any, sides: Sides) -> list[dict[str, str]]:
-    """Return the features with the strongest effects, the strongest first; none without features."""
+def strongest_features(model: Any, sides: Sides) -> tuple[list[dict[str, str]], int]:
+    """Return the features with the strongest effects, the strongest first, and how many there are.
+
+    None without features.
+    """
     if all(encoder is None for encoder in model._encoders):
-        return []
+        return [], 0
     try:
         table = model.feature_effects_
     except AttributeError:  # features of a side without effects
-        return []
+        return [], 0
     order = table["effect"].abs().sort_values(ascending=False).index[:MOST]
     lines = []
     for _, line in table.loc[order].iterrows():
@@ -34,4 +37,4 @@ def strongest_features(model: Any, sides: Sides) -> list[dict[str, str]]:
                 "spread": spread,
             }
         )
-    return lines
+    return lines, len(table)

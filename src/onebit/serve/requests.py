@@ -55,6 +55,8 @@ def identifier(value: Any, name: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise Refused(422, f"{name}: an id is text or a number, not {_kind(value)}")
     if isinstance(value, str):
+        if not value.strip() or "\0" in value:  # in a table that would be no id
+            raise Refused(422, f"{name}: an id is not empty, and holds no null character")
         if len(value) > LONGEST_ID:
             raise Refused(422, f"{name}: an id has at most {LONGEST_ID} characters, not {len(value)}")
         try:
@@ -172,5 +174,8 @@ def _list(value: Any, name: str, most: int) -> list[Any]:
 
 def shown(value: Any) -> str:
     """Return a value as an error shows it: short, and nothing but itself."""
-    written = json.dumps(value, ensure_ascii=True, default=str)
+    try:
+        written = json.dumps(value, ensure_ascii=True, default=str)
+    except RecursionError:  # what can just be read may be nested too deeply to be written
+        return "what is nested so deeply"
     return written if len(written) <= 60 else f"{written[:60]}..."
