@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 import onebit
 from onebit import LogisticCompleter, Observations, simulate
-from onebit.certificates.hold_out import NOT_TOLD, WHERE
 from onebit.certificates.statements import BLANKS
+from onebit.certificates.whence import NOT_TOLD, WHERE
 from onebit.cli import app
 from onebit.data.holding import joined, marked
 from onebit.data.ids import IdIndex

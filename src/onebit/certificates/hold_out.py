@@ -50,10 +50,6 @@ from onebit.certificates.statements import (
     HELD_OUT,
     IID,
     KNOWN_IDS,
-    LIKE_THE_ANSWERED,
-    LIKE_THE_FITTED,
-    LIKE_THE_HELD_OUT,
-    OF_FITTED_ROWS,
     OUTSIDE,
     OWN_ASSUMPTIONS,
     OWN_HELD_OUT,
@@ -67,6 +63,7 @@ from onebit.certificates.statements import (
     KeptAnswer,
     SelectiveCertificate,
 )
+from onebit.certificates.whence import AFTER, NOT_TOLD, WHERE, limits
 from onebit.data.numbers import is_number
 
 Array = NDArray[np.float64]
@@ -81,29 +78,6 @@ KEPT_SHARES = (*SHARES, 1.0)
 MOST_DELTA = 0.2
 # With fewer blanks than so many times the held-out answers, the blanks alone may do clearly worse.
 FEW_BLANKS = 5
-# Of which entries counts speak, by where the held-out answers come from.
-UNTOUCHED = "of rows and columns that no later update has touched"
-WHERE = {
-    "fit": LIKE_THE_ANSWERED,
-    "elsewhere": f"{LIKE_THE_ANSWERED}, {UNTOUCHED}",
-    "fitted rows": LIKE_THE_FITTED,
-    "fitted rows, elsewhere": f"{LIKE_THE_FITTED}, and {UNTOUCHED}",
-    "update": "on entries like those that the last update answered for the first time",
-    "since": f"on entries like those that an earlier update answered for the first time, {UNTOUCHED}",
-    "own": LIKE_THE_HELD_OUT,
-    "own, elsewhere": f"{LIKE_THE_HELD_OUT}, {UNTOUCHED}",
-}
-# What is left of each after a later update.
-AFTER = {
-    "fit": "elsewhere",
-    "fitted rows": "fitted rows, elsewhere",
-    "update": "since",
-    "own": "own, elsewhere",
-}
-NOT_TOLD = (
-    "which rows and columns later updates touched did not depend on whether their held-out answers were "
-    "predicted rightly"
-)
 # One of each for every held-out answer.
 ARRAYS = ("confidence", "yes", "wrong", "sign", "rows", "columns", "fitted_too", "open")
 # Groups by predicted answer, "no" first.
@@ -206,8 +180,7 @@ class HeldOut:
     @property
     def limits(self) -> str:
         """To which blanks its statements are limited: of rows that were fitted, untouched by updates."""
-        rows = f" {OF_FITTED_ROWS}" if self.whence.startswith("fitted rows") else ""
-        return f"{rows}, {UNTOUCHED}" if self.updated_since else rows
+        return limits(self.whence)
 
     def in_random_order(self) -> NDArray[np.int64]:
         """Return an order for betting, in which nothing tells what comes first."""

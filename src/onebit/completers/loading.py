@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.certificates.hold_out import WHERE, HeldOut
+from onebit.certificates.hold_out import HeldOut
 from onebit.certificates.new_rows import ROW_COUNTS, HeldRows
+from onebit.certificates.whence import WHERE
 from onebit.completers.archive import restored_parameters
 from onebit.completers.auto import AutoCompleter
 from onebit.completers.base import PairClassifier
