@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from benchmarks.asking.contestants import Estimate, Ours, TwoParameter, question_time, ridge
 from benchmarks.asking.page import write_page
+from benchmarks.asking.scales import CLASS_SEEDS, CLASSES, scales, small_class
 from benchmarks.asking.scales import SEEDS as SCALE_SEEDS
 from benchmarks.asking.scales import SIZES as SCALE_SIZES
-from benchmarks.asking.scales import scales
 from benchmarks.asking.survey import survey
 
 TABLES = {"arc_challenge": 3, "musr": 2, "gsm": 6, "med_qa": 6, "mmlu-pro": 6}
@@ -114,6 +114,9 @@ def jobs(data: Path, splits: int | None) -> Iterator[tuple[str, str, int]]:
     for persons, items in SCALE_SIZES:
         for seed in range(SCALE_SEEDS if splits is None else splits):
             yield f"{persons}x{items}", "scale", seed
+    for persons, items, strength in CLASSES:
+        for seed in range(CLASS_SEEDS if splits is None else splits):
+            yield f"{persons}x{items}x{strength:g}", "class", seed
 
 
 def measure(job: tuple[str, str, int], sizes: tuple[int, ...], rank: int) -> list[dict[str, Any]]:
@@ -121,6 +124,9 @@ def measure(job: tuple[str, str, int], sizes: tuple[int, ...], rank: int) -> lis
     if kind == "scale":
         persons, items = path.split("x")
         return scales(int(persons), int(items), seed)
+    if kind == "class":
+        persons, items, strength = path.split("x")
+        return small_class(int(persons), int(items), float(strength), seed)
     if kind == "survey":
         return survey(Path(path), seed, rank)
     return contest(path, kind, seed, sizes, rank)

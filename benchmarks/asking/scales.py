@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from onebit import LogisticCompleter
+from onebit.cli.models import IRT
 
 Array = NDArray[np.float64]
 SIZES = ((200, 20), (200, 60), (2000, 20), (2000, 60))
 SEEDS = 5
+# Classes too small for marginal likelihood, whose slopes run away: persons, items and how much items
+# discriminate, as a multiple of what they do in the others.
+CLASSES = ((20, 10, 1.0), (30, 20, 1.0), (60, 20, 1.0), (20, 10, 0.5), (60, 20, 0.5), (200, 20, 0.5))
+CLASS_SEEDS = 48
 
 
 def simulated(
@@ -70,15 +75,12 @@ def marginal_likelihood(
     return slope, intercept, weight @ grid
 
 
-def fitted(answers: Array, rank: int, **settings: Any) -> LogisticCompleter:
-    """Fit Rasch's model (rank 0) or the two-parameter one, by sampling."""
+def fitted(answers: Array, name: str, n_samples: int = 60, **settings: Any) -> LogisticCompleter:
+    """Fit Rasch's model ("rasch") or the two-parameter one ("2pl"), with the command line's priors."""
     rows, columns = np.indices(answers.shape)
     pairs = np.column_stack([rows.ravel(), columns.ravel()])
-    effects = True if rank == 0 else "columns"
-    model = LogisticCompleter(
-        rank, effects=effects, pattern=None, inference="sampling", n_samples=60, n_burn_in=40,
-        random_state=0, **settings,
-    )  # fmt: skip
+    chains = {"inference": "sampling", "n_samples": n_samples, "n_burn_in": 40, "random_state": 0}
+    model = LogisticCompleter(**IRT[name] | chains | settings)
     return model.fit(pairs, answers.ravel().astype(int))
 
 
@@ -88,7 +90,7 @@ def scales(persons: int, items: int, seed: int) -> list[dict[str, Any]]:
     lines = []
     for rank, name in ((0, "Rasch"), (1, "2PL")):
         ability, slope, intercept, answers = simulated(persons, items, seed, discriminating=rank == 1)
-        model = fitted(answers, rank, n_jobs=1)
+        model = fitted(answers, name.lower(), n_jobs=1)
         rows, columns = model.row_summary(scale="irt"), model.column_summary(scale="irt")
         a, d, theta = marginal_likelihood(answers, common=rank == 0)
         # The scale has mean zero and variance one over the rows.
@@ -111,4 +113,32 @@ def scales(persons: int, items: int, seed: int) -> list[dict[str, Any]]:
                     "count": len(found),
                 }
             )  # fmt: skip
+    return lines
+
+
+def small_class(persons: int, items: int, strength: float, seed: int) -> list[dict[str, Any]]:
+    """Fit the two-parameter model to one made-up class, with its own prior and with the default one."""
+    warnings.simplefilter("ignore")
+    ability, slope, intercept, answers = simulated(persons, items, seed, strength=strength)
+    centre, size = ability.mean(), ability.std()
+    lines = []
+    for prior, settings in (("-m 2pl", {}), ("default", {"prior_scale": "auto"})):
+        model = fitted(answers, "2pl", 150, n_jobs=1, **settings)
+        rows, columns = model.row_summary(scale="irt"), model.column_summary(scale="irt")
+        place = (ability - centre) / size
+        line = {
+            "split": "class", "prior": prior, "persons": persons, "items": items, "strength": strength,
+            "seed": seed, "said": rows.attrs["reliability"],
+            "true": float(np.corrcoef(rows["ability"], place)[0, 1] ** 2),
+        }  # fmt: skip
+        for what, table, true in (
+            ("ability", rows, place),
+            ("difficulty", columns, (-intercept / slope - centre) / size),
+            ("discrimination", columns, slope * size),
+        ):
+            found = table[what].to_numpy()
+            there = np.isfinite(found)  # difficulties that answers do not determine are blank
+            near = np.abs(found - true)[there] < 1.645 * table[f"{what}_se"].to_numpy()[there]
+            line |= {f"{what} inside": int(near.sum()), f"{what} count": len(near)}
+        lines.append(line)
     return lines

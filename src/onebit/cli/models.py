@@ -18,7 +18,7 @@ MODELS = ("auto", "logistic", "hinge", "gibbs", "nuclear", "rasch", "2pl")
 # little of, takes it away from small classes (20 students, 10 items).
 IRT: dict[str, dict[str, Any]] = {
     "rasch": {"rank": 0, "pattern": None},
-    "2pl": {"rank": 1, "effects": "columns", "pattern": None, "prior_scale": 0.3},
+    "2pl": {"rank": 1, "effects": "columns", "pattern": None, "prior_scale": 0.1},
 }
 IRT_SAMPLING = {"inference": "sampling", "n_samples": 1000, "settle": 0.05}
 LOSSES = ("logistic", "hinge", "gibbs")
