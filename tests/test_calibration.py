@@ -91,7 +91,7 @@ def test_of_few_answers_the_hinge_is_calibrated_by_a_larger_share_of_them():
 
 def test_answers_too_few_to_calibrate_by_are_said_to_be():
     world = simulate.world("B3", rank=1, shape=(10, 10), density=0.5, seed=0)
-    with pytest.warns(ConvergenceWarning, match="50 answers are too few to calibrate by"):
+    with pytest.warns(ConvergenceWarning, match="its answers are too few to calibrate by"):
         model = HingeCompleter(2, random_state=0).fit(world.pairs, world.answers)
     assert model.calibration_ == natural_calibration(model.temperature)
     assert "too few to calibrate by" in model.probability_note

@@ -314,6 +314,21 @@ def test_columns_of_a_matrix_that_hardly_differ_beside_their_size_are_refused():
     LogisticCompleter(1).fit(pairs, answers, row_features=(people["person"], same))
 
 
+def test_a_matrix_may_hold_an_entry_in_parts():
+    start = np.array([0, 2, 4, 5, 6, 6])
+    twice = scipy.sparse.csr_array((np.ones(6), np.array([0, 0, 0, 0, 1, 0]), start), shape=(5, 2))
+    assert twice.nnz == 6
+    parts, whole = (given((np.arange(5), matrix), "row") for matrix in (twice, twice.toarray()))
+    np.testing.assert_allclose(learnt(parts).scale, learnt(whole).scale)
+
+
+def test_rounding_far_from_zero_is_no_feature():
+    people, pairs, answers, _ = world(8, rows=60)
+    same = people[["person"]].assign(rate=np.where(np.arange(60) % 2, 0.3, 0.1 + 0.2))
+    with pytest.raises(FeatureError, match="'rate' is the same for everyone"):
+        LogisticCompleter(1).fit(pairs, answers, row_features=same)
+
+
 def test_numbers_that_no_double_holds_are_features_of_another_kind():
     people, pairs, answers, _ = world(8, rows=60)
     told = people[["person"]].assign(much=pd.Series([10**400, *range(59)], dtype=object))

@@ -306,7 +306,11 @@ def test_what_comes_in_by_standard_input_is_not_overwritten(tmp_path, monkeypatc
     check_distinct({"the file of answers": "-"}, {"the model": str(table)})
 
 
+@posix
 def test_a_name_that_is_too_long_while_it_is_written_is_refused_at_the_door(tmp_path):
     assert checked_output(str(tmp_path / ("a" * 100 + ".onebit")))
     with pytest.raises(OSError, match="too long; choose a shorter name"):
         checked_output(str(tmp_path / ("a" * 230 + ".onebit")))
+    (tmp_path / "short").symlink_to(tmp_path / ("a" * 230 + ".onebit"))
+    with pytest.raises(OSError, match="choose a shorter name"):
+        checked_output(str(tmp_path / "short"))

@@ -224,7 +224,7 @@ def checked_output(path: str, *, stdout: bool = True) -> str:
     if not _writable(folder):
         raise PermissionError(f"cannot write {path}: the folder {target.parent} is read-only")
     try:
-        os.lstat(part_of(target))
+        os.lstat(part_of(Path(os.path.realpath(target))))
     except FileNotFoundError:
         pass
     except OSError as error:  # the name that it has while it is written is longer than its own

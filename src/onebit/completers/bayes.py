@@ -27,11 +27,11 @@ from onebit.data.storage import Tensors
 from onebit.engine.algorithm_1 import ApproximateBound
 from onebit.engine.crew import Callback
 from onebit.engine.descent import Fit, Schedule
-from onebit.engine.fitting import Fitted, fit
+from onebit.engine.fitting import TOO_FEW_TO_CALIBRATE, Fitted, fit
 from onebit.engine.recipe import Recipe
 from onebit.engine.sampling.plan import MOST_DRAWS, Plan
 from onebit.engine.workers import Machine, workers
-from onebit.model.calibration import Calibration, Sigmoid
+from onebit.model.calibration import Calibration, Sigmoid, natural_calibration
 from onebit.model.diagnostics import DIAGNOSTICS, FEWEST_DRAWS, Mixing
 from onebit.model.draws import Draws
 from onebit.model.hierarchy import Hierarchy
@@ -129,8 +129,14 @@ def found_of(recipe: Recipe, fitted: Fitted, remedy: str = "Raise n_samples") ->
         attributes["calibration_"] = fitted.calibration
     if fitted.avb is not None:
         attributes["avb_"] = fitted.avb
+    uncalibrated = []
+    if recipe.calibrate and fitted.calibration == natural_calibration(recipe.temperature):
+        uncalibrated = [
+            f"its answers are {TOO_FEW_TO_CALIBRATE}: probabilities are those of the pseudo-likelihood, "
+            "which are too sure of themselves; LogisticCompleter needs no curve"
+        ]
     if sampled is None:
-        return Found(predictor, attributes, _advice(recipe, descent))
+        return Found(predictor, attributes, _advice(recipe, descent) + uncalibrated)
     attributes |= {
         "diagnostics_": sampled.diagnostics.table(),
         "n_sweeps_": sampled.n_sweeps,
@@ -139,7 +145,7 @@ def found_of(recipe: Recipe, fitted: Fitted, remedy: str = "Raise n_samples") ->
         "loss_error_": sampled.loss_error,
         "rank_": sampled.draws.effective_rank,
     }
-    advice = Mixing.of(attributes["diagnostics_"]).advice(remedy)
+    advice = Mixing.of(attributes["diagnostics_"]).advice(remedy) + uncalibrated
     if sampled.draws.count < min(FEWEST_DRAWS, sampled.n_draws):
         advice.append(
             f"only {sampled.draws.count} of {sampled.n_draws:,} draws are kept, and predictions are "

@@ -28,6 +28,7 @@ from onebit.certificates.statements import (
     Certificate,
     GroupCertificate,
 )
+from onebit.certificates.whence import NOT_TOLD
 from onebit.completers.filling import with_later
 from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
@@ -174,10 +175,10 @@ def surveyed_blanks(model: Any, delta: float, shift: float | None = None) -> Cer
         f"the predictions of entries without a fitted answer, {held.where},",
         counted_terms(errors, trials, delta),
         ("the held-out answers to entries without a fitted one are independent draws of such entries, as "
-         "those of a survey at random are", *OWN_ASSUMPTIONS[1:]),
+         "those of a survey at random are", *OWN_ASSUMPTIONS[1:], *(NOT_TOLD,) * held.updated_since),
         of_this_model=True,
     )  # fmt: skip
-    return found if shift is None else shift_certificate(found, shift)
+    return found if shift is None else shift_certificate(found, shift, held.limits)
 
 
 def _held(model: Any) -> HeldOut:

@@ -18,7 +18,7 @@ from onebit.engine.crew import Callback
 from onebit.engine.fitting import TOO_FEW_TO_CALIBRATE, Fitted
 from onebit.engine.recipe import Recipe
 from onebit.engine.workers import Machine
-from onebit.model.calibration import Calibration, natural_calibration
+from onebit.model.calibration import natural_calibration
 from onebit.model.losses import HINGE
 from onebit.model.posterior import Posterior
 from onebit.model.priors import VariancePrior
@@ -133,13 +133,8 @@ class HingeCompleter(PairClassifier):
         """Why averages of this model's probabilities are no shares of "yes"; None where they may be."""
         if not self.calibrate:
             return "they were not calibrated (calibrate=False)"
-        fitted = getattr(self, "calibration_", None) != self._own_curve
-        return None if fitted else f"its answers were {TOO_FEW_TO_CALIBRATE}"
-
-    @property
-    def _own_curve(self) -> Calibration:
-        """The curve of the pseudo-likelihood."""
-        return natural_calibration(float(self.temperature))
+        own = getattr(self, "calibration_", None) == natural_calibration(float(self.temperature))
+        return f"its answers were {TOO_FEW_TO_CALIBRATE}" if own else None
 
     @property
     def _machine(self) -> Machine:
@@ -176,13 +171,7 @@ class HingeCompleter(PairClassifier):
     ) -> Found:
         if start is not None and self.method == "paper":
             raise ValueError('method="paper" has a start of its own; leave start out')
-        found = followed(self._recipe(), observations, machine, rng, callback, start, pairs)
-        if self.calibrate and found.attributes["calibration_"] == self._own_curve:
-            found.advice.append(
-                f"{observations.n:,} answers are {TOO_FEW_TO_CALIBRATE}: probabilities are those of the "
-                "pseudo-likelihood, which are too sure of themselves; LogisticCompleter needs no curve"
-            )
-        return found
+        return followed(self._recipe(), observations, machine, rng, callback, start, pairs)
 
     def _keeps_checkpoints(self) -> bool:
         return self.method != "paper"

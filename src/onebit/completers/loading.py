@@ -78,9 +78,10 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
         model.held_out_ = restored_held_out(tensors, checked.section(content, "held_out"), size)
     if "held_rows" in content:
         model.held_rows_ = _restored_held_rows(tensors, checked.section(content, "held_rows"), size[0])
-        held = model.held_out_
-        if held is not None and held.whence == "fit":  # as files of before have it
-            model.held_out_ = replace(held, whence="fitted rows")
+    held, older = model.held_out_, False
+    if held is not None and model.held_rows_ is not None and held.whence == "fit":
+        # Files of before, and the certificates in their records, did not say of which rows they are.
+        model.held_out_, older = replace(held, whence="fitted rows"), True
     fitted = checked.section(content, "fitted")
     model._restore(tensors, fitted)
     if "features" in content:
@@ -90,6 +91,8 @@ def _restored(name: str, tensors: storage.Tensors, content: dict[str, Any]) -> P
         _check_settings(chosen)
     if "record" in content:
         model.record_ = Record.from_state(tensors, checked.section(content, "record"), size)
+        if older:
+            model.record_ = replace(model.record_, certificates=())
     if "answers.sign" in tensors:
         model._answers = _restored_answers(model, tensors, checked.listed(content, "answers_shape", 2))
     if "folded.sign" in tensors:

@@ -17,7 +17,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from onebit.data import checked
-from onebit.data.feature_columns import Column, learnt_column, raw_features
+from onebit.data.feature_columns import LARGEST_VALUE, Column, learnt_column, raw_features
 from onebit.data.given_features import FeatureError, Given
 from onebit.data.storage import Tensors
 
@@ -188,7 +188,10 @@ def learnt(given: Given) -> Encoder:
     count = raw.shape[0] - np.asarray(gaps.sum(axis=0)).ravel()
     mean = np.asarray(raw.sum(axis=0)).ravel() / count
     deviation = np.sqrt(_squares(raw, mean, count) / count)
-    constant = deviation <= 1e-12 * np.maximum(np.hypot(mean, deviation), 1e-300)
+    # What is counted from far away is as rough as numbers are there.
+    origins = np.array([abs(column.origin) for column in columns for _ in column.features] or [0.0])
+    rounding = np.maximum(1e-12 * np.hypot(mean, deviation), 4.0 * np.finfo(float).eps * origins)
+    constant = deviation <= np.maximum(rounding, 1e-300)
     far = np.abs(mean) > FARTHEST * deviation
     if given.matrix is not None and far.any():
         far &= np.ravel((raw.max(axis=0) - raw.min(axis=0)).todense()) > 0.0
@@ -211,7 +214,8 @@ def learnt(given: Given) -> Encoder:
 
 def _squares(raw: Any, mean: Array, count: Array) -> Array:
     """Return the squares around the mean, summed over each column; what is not stored is zero."""
-    stored = scipy.sparse.csr_array(raw)
+    stored = scipy.sparse.csr_array(raw, copy=True)
+    stored.sum_duplicates()
     around = (stored.data - mean[stored.indices]) ** 2
     width = len(mean)
     others = count - np.bincount(stored.indices, minlength=width)
@@ -257,7 +261,11 @@ def restored_encoder(tensors: Tensors, name: str, content: Any) -> Encoder:
         if kind not in ("number", "boolean", "category"):
             raise checked.FileError(f"a feature of the kind {kind[:40]!r}")
         words = tuple(checked.text(levels, k) for k in range(len(levels)))
-        origin = checked.number(part, "origin") if "origin" in part else 0.0
+        origin = (
+            checked.number(part, "origin", least=-LARGEST_VALUE, most=LARGEST_VALUE)
+            if "origin" in part
+            else 0.0
+        )
         missing = checked.flag(part, "missing")
         columns.append(Column(checked.text(part, "name"), kind, words, missing, origin))
     given_names = checked.listed(content, "names")

@@ -7,6 +7,7 @@ again. One line on standard error says so where it cannot be kept.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 # Else numba also makes a version of every function that C code could call; there is none.
 _NO_MORE_THAN_NEEDED = {"no_cfunc_wrapper": True}
+_OWN, _SHARED = Linkage.external, Linkage.linkonce_odr
 _ADVICE = "it is compiled again in every process; NUMBA_CACHE_DIR names another folder"
 
 
@@ -86,17 +88,19 @@ class _NotKept(NullCache):
 class _Whole(JITCodeLibrary):
     """The code of a kernel and of all that it calls, whatever else a process has compiled or loaded.
 
-    Else a call that was not inlined goes to the first function of that name in the process: that of
-    another kernel, say, where the compiler has rounded otherwise. Under one seed the first fit in an
-    environment, which compiles, would differ from later ones in its last digits, and a chain would be
-    another chain.
+    What it calls has names of its own. Else a call that was not inlined goes to the first function of
+    that name in the process: that of another kernel, say, where the compiler has rounded otherwise. Under
+    one seed the first fit in an environment, which compiles, would differ from later ones in its last
+    digits, and a chain would be another chain.
     """
 
     def _optimize_final_module(self) -> None:
+        own = [function.name for function in self._final_module.functions if function.linkage == _OWN]
+        mark = hashlib.sha256(" ".join(own).encode()).hexdigest()[:16]
         for function in self._final_module.functions:
-            shared = function.linkage == Linkage.linkonce_odr and not function.is_declaration
-            if shared and not function.name.startswith("NRT_"):  # numba looks for these by their names
-                function.linkage = "internal"
+            # numba looks for what counts references by its names.
+            if function.linkage == _SHARED and not function.name.startswith("NRT_"):
+                function.name = f"{function.name}.{mark}"
         super()._optimize_final_module()
 
 
