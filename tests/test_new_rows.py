@@ -210,12 +210,6 @@ def test_certificates_of_answers_are_of_the_rows_that_were_fitted(world, model, 
     assert (
         "rows that were fitted, of rows and columns that no later" in later.certify(shift=2.0).sentence()
     )
-    plain = LogisticCompleter(2, pattern=None, random_state=0, n_jobs=1)
-    plain.fit(world.pairs, world.answers, certify=0.1, certify_rows=0.25)
-    drawn_anew = plain.certificate("pac-bayes-kl", 0.1), plain.certify(0.1, "pac-bayes-kl")
-    for single in (*drawn_anew, plain.draw().certify(0.1)):
-        assert single.sentence().count("answered ones, of the rows that were fitted") == 1
-        assert single.sentence().count("of the rows that were fitted") == 1
     without = fitted(world, certify=0.1)
     assert "rows that were fitted" not in str(without.certify()) + str(without.sheet())
 

@@ -154,8 +154,7 @@ class Certificate:
 
     def of_fitted_rows(self) -> Certificate:
         """Return what it is where whole rows were held out besides: of the others."""
-        plain = self.predictor.replace(LIKE_THE_FITTED, LIKE_THE_ANSWERED)  # if it says so already
-        return replace(self, predictor=plain.replace(LIKE_THE_ANSWERED, LIKE_THE_FITTED))
+        return replace(self, predictor=self.predictor.replace(LIKE_THE_ANSWERED, LIKE_THE_FITTED))
 
     def sentence(self) -> str:
         """Return the statement in one sentence."""

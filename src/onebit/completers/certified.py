@@ -29,7 +29,7 @@ from onebit.completers.claiming import (
     shift_certificate,
     surveyed_blanks,
 )
-from onebit.completers.drawing import PATTERNED, Drawing, of_fitted_rows
+from onebit.completers.drawing import PATTERNED, Drawing
 from onebit.completers.predictions import Answers, Codes, Predictions, table_blocks
 from onebit.completers.sheets import sheet
 from onebit.completers.updates import Updates
@@ -335,7 +335,7 @@ class Certified(Drawing):
                 self._decider, answers.everything, delta, np.random.default_rng(seed)
             )
         if self.held_rows_ is not None:
-            rungs = {name: partial(of_fitted_rows, rung) for name, rung in rungs.items()}
+            rungs = {name: _of_fitted_rows(rung) for name, rung in rungs.items()}
         if self.held_out_ is not None:
             rungs[OWN] = self.held_out_.certify
             small = len(self.rows_) * len(self.columns_) <= LARGEST_TABLE
@@ -399,3 +399,8 @@ class Certified(Drawing):
         second._answers = Answers(everything)
         second.held_out_ = replace(held_out, disagreement=float(share))
         return second
+
+
+def _of_fitted_rows(rung: Callable[[float], Certificate]) -> Callable[[float], Certificate]:
+    """Return a rung of a model of one of whose rows some were held out whole."""
+    return lambda delta: rung(delta).of_fitted_rows()

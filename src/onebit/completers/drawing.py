@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from onebit.certificates import directions
-from onebit.certificates.new_rows import HeldRows
 from onebit.certificates.optimised import OPTIMISED, optimise
 from onebit.certificates.pac_bayes import RANDOMISED, draw_certificate, posterior_certificate
 from onebit.certificates.statements import LIKE_THE_ANSWERED, Certificate
@@ -53,7 +51,6 @@ class Drawing:
     predictor_: Predictor
     _answers: Answers | None
     _certifiable: bool
-    held_rows_: HeldRows | None
     _optima: dict[int, tuple[Posterior, int]]
 
     @property
@@ -108,7 +105,7 @@ class Drawing:
     ) -> Certificate:
         """Certify a predictor drawn anew from this posterior; see ``onebit.certificates.pac_bayes``."""
         posterior, answers = self._certifiable_posterior()
-        found = posterior_certificate(
+        return posterior_certificate(
             method,
             posterior,
             answers.fitted,
@@ -119,7 +116,6 @@ class Drawing:
             predictor,
             avb=getattr(self, "avb_", None),
         )
-        return found if self.held_rows_ is None else found.of_fitted_rows()
 
     @property
     def _patterned(self) -> bool:
@@ -192,11 +188,4 @@ class Drawing:
             whose=whose,
             direction_log_ratio=log_ratio,
         )
-        if self.held_rows_ is not None:
-            certify = partial(of_fitted_rows, certify)
         return DrawnPredictor(drawn, self.rows_, self.columns_, self.classes_, certify)
-
-
-def of_fitted_rows(certify: Callable[[float], Certificate], delta: float) -> Certificate:
-    """Return a certificate of a model of whose rows some were held out whole."""
-    return certify(delta).of_fitted_rows()

@@ -214,8 +214,7 @@ def learnt(given: Given) -> Encoder:
 
 def _squares(raw: Any, mean: Array, count: Array) -> Array:
     """Return the squares around the mean, summed over each column; what is not stored is zero."""
-    stored = scipy.sparse.csr_array(raw, copy=True)
-    stored.sum_duplicates()
+    stored = scipy.sparse.csr_array(raw)
     around = (stored.data - mean[stored.indices]) ** 2
     width = len(mean)
     others = count - np.bincount(stored.indices, minlength=width)

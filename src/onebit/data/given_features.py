@@ -80,7 +80,8 @@ def _matrix_given(features: tuple[Any, ...], side: str) -> Given:
         matrix = np.asarray(matrix)
         if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
             raise TypeError(f"{side} features as a matrix are two-dimensional numbers")
-    matrix = scipy.sparse.csr_array(matrix, dtype=float)
+    matrix = scipy.sparse.csr_array(matrix, dtype=float, copy=True)
+    matrix.sum_duplicates()  # an entry may come in parts
     if matrix.shape[0] != len(ids):
         raise FeatureError(f"{len(ids)} ids of {side} features for a matrix with {matrix.shape[0]} lines")
     if not np.isfinite(matrix.data).all():
