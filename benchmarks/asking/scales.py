@@ -75,12 +75,12 @@ def marginal_likelihood(
     return slope, intercept, weight @ grid
 
 
-def fitted(answers: Array, name: str, n_samples: int = 60, **settings: Any) -> LogisticCompleter:
-    """Fit Rasch's model ("rasch") or the two-parameter one ("2pl"), with the command line's priors."""
+def fitted(answers: Array, rank: int, **settings: Any) -> LogisticCompleter:
+    """Sample Rasch's model (rank 0) or the two-parameter one, with the command line's priors."""
     rows, columns = np.indices(answers.shape)
     pairs = np.column_stack([rows.ravel(), columns.ravel()])
-    chains = {"inference": "sampling", "n_samples": n_samples, "n_burn_in": 40, "random_state": 0}
-    model = LogisticCompleter(**IRT[name] | chains | settings)
+    chains = {"inference": "sampling", "n_samples": 60, "n_burn_in": 40, "random_state": 0}
+    model = LogisticCompleter(**IRT["2pl" if rank else "rasch"] | chains | settings)
     return model.fit(pairs, answers.ravel().astype(int))
 
 
@@ -90,7 +90,7 @@ def scales(persons: int, items: int, seed: int) -> list[dict[str, Any]]:
     lines = []
     for rank, name in ((0, "Rasch"), (1, "2PL")):
         ability, slope, intercept, answers = simulated(persons, items, seed, discriminating=rank == 1)
-        model = fitted(answers, name.lower(), n_jobs=1)
+        model = fitted(answers, rank, n_jobs=1)
         rows, columns = model.row_summary(scale="irt"), model.column_summary(scale="irt")
         a, d, theta = marginal_likelihood(answers, common=rank == 0)
         # The scale has mean zero and variance one over the rows.
@@ -123,7 +123,7 @@ def small_class(persons: int, items: int, strength: float, seed: int) -> list[di
     centre, size = ability.mean(), ability.std()
     lines = []
     for prior, settings in (("-m 2pl", {}), ("default", {"prior_scale": "auto"})):
-        model = fitted(answers, "2pl", 150, n_jobs=1, **settings)
+        model = fitted(answers, 1, n_samples=150, n_jobs=1, **settings)
         rows, columns = model.row_summary(scale="irt"), model.column_summary(scale="irt")
         place = (ability - centre) / size
         line = {
