@@ -303,6 +303,9 @@ MEASURED = {
             "top_ten_floor_s": 20.0,
         },
     },
+    "half-bytes": {
+        "whole": FIT, "halved": FIT | {"rise": -1e-6}, "moved": 2e-5, "moved_most": 3e-4,
+    },
     "ten-billion": FIT,
 }  # fmt: skip
 

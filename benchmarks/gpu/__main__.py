@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.gpu.page import PART, part
 from benchmarks.parts import write_part
 
-PARTS = ("made-20m", "growth", "streamed", "billion", "ten-billion")
+PARTS = ("made-20m", "growth", "streamed", "billion", "half-bytes", "ten-billion")
 
 
 def measured(only: list[str], keep: Path) -> dict[str, Any]:
@@ -46,6 +46,7 @@ def measured(only: list[str], keep: Path) -> dict[str, Any]:
         "growth": lambda: measure.growth(device, tell),
         "streamed": lambda: measure.streamed(device, tell),
         "billion": lambda: measure.billion(device, speed, tell),
+        "half-bytes": lambda: measure.half_bytes(device, tell),
         "ten-billion": lambda: measure.ten_billion(device, tell),
     }
     for name in only:

@@ -19,13 +19,13 @@ from onebit import LogisticCompleter, Observations
 from onebit.data.ids import IdIndex
 from onebit.engine.crew import Progress
 from onebit.engine.descent import Fit, Schedule, minimise
-from onebit.engine.gpu import kernels
+from onebit.engine.gpu import side
 from onebit.engine.gpu.data import DeviceView
+from onebit.engine.gpu.layout import LineLayout
 from onebit.engine.gpu.memory import state_bytes
 from onebit.engine.gpu.predict import TopFinder, on_device
 from onebit.engine.gpu.side import DeviceSide
 from onebit.engine.gpu.sorting import sorted_views
-from onebit.engine.gpu.walks import LineLayout
 from onebit.engine.gpu.workers import Gpu
 from onebit.engine.scoring import score_moments
 from onebit.model.gaussians import packed_size
@@ -83,7 +83,7 @@ def hierarchy_of(shape: tuple[int, int], rank: int) -> Hierarchy:
 
 def bare_observations(shape: tuple[int, int], n: int) -> Observations:
     """Return observations that say how large they are; their answers are elsewhere."""
-    rows, columns = (IdIndex(pd.RangeIndex(size), side) for size, side in zip(shape, SIDES, strict=True))
+    rows, columns = (IdIndex(pd.RangeIndex(size), name) for size, name in zip(shape, SIDES, strict=True))
     return Observations.from_loose(rows, columns, _Elsewhere(n))
 
 
@@ -154,19 +154,20 @@ def passes(
     hyper = hierarchy.update((sides[0].sums(), sides[1].sums()), None)
     found = []
     layout = LineLayout(rank)
-    for k, side in enumerate(sides):
-        prior = hierarchy.precision_and_linear(k, hyper, side.sums())
+    for k, mine in enumerate(sides):
+        prior = hierarchy.precision_and_linear(k, hyper, mine.sums())
 
-        def work(side: DeviceSide = side, prior: Any = prior, other: DeviceSide = sides[1 - k]) -> None:
-            side.pass_over(other.table, prior, 1.0, LOGISTIC)
+        def work(mine: DeviceSide = mine, prior: Any = prior, other: DeviceSide = sides[1 - k]) -> None:
+            mine.pass_over(other.table, prior, 1.0, LOGISTIC)
 
         both = median_ms(work, repeats)
-        solve, kernels.solve = kernels.solve, _Nothing()
+        solve, DeviceSide._solve = DeviceSide._solve, _nothing
         walk = median_ms(work, repeats)
-        kernels.solve = solve
+        DeviceSide._solve = solve
         view = views[k]
         n, chunks = int(view.start[-1]), view.n_chunks
-        walked = n * (4 + 4 * layout.size) + chunks * 4 * (layout.size + layout.partial)
+        line = 4 * layout.size if isinstance(sides[1 - k].table, torch.Tensor) else 2 * layout.size + 2
+        walked = n * (4 + line) + chunks * 4 * (layout.size + layout.partial)
         state = 8 * (packed_size(rank + 1) + 2 * (rank + 1) + 1)
         solved = chunks * 4 * layout.partial + view.size * (state + 4 * layout.size)
         for name, ms, moved in (("walk", walk, walked), ("solve", both - walk, solved)):
@@ -179,11 +180,8 @@ def passes(
     return found
 
 
-class _Nothing:
-    """A kernel that is not launched."""
-
-    def __getitem__(self, grid: Any) -> Callable[..., None]:
-        return lambda *arguments, **settings: None
+def _nothing(*_: Any) -> None:
+    """Solve no system."""
 
 
 def quality(probability: np.ndarray[Any, Any], sign: np.ndarray[Any, Any]) -> Result:
@@ -306,6 +304,43 @@ def billion(device: torch.device, speed: float, tell: Callable[[str], None]) -> 
     return result
 
 
+def half_bytes(device: torch.device, tell: Callable[[str], None]) -> Result:
+    """Compare ten rounds to a billion answers from whole tables with those from halved ones."""
+    truth = Truth.drawn(MANY, device, 0)
+    codes = power_law_entries(truth, 1_000_000_000, device, 1)
+    views = sorted_views(*codes, torch.empty(0, device=device), MANY)
+    del truth, codes
+    generator = torch.Generator(device=device).manual_seed(5)
+    pairs = [
+        torch.randint(size, (2_000_000,), device=device, generator=generator, dtype=torch.int32)
+        for size in MANY
+    ]
+    result: Result = {"n": int(views[0].start[-1]), "shape": MANY}
+    moments = []
+    pays = side.pays
+    for name in ("whole", "halved"):
+        side.pays = pays if name == "halved" else _never
+        clear()
+        fit, clock, _, _ = descended(views, RANK, 10, 1e-12)
+        result[name] = {
+            "round_ms": clock.round_ms, "peak_gb": peak(), "objective": fit.objective,
+            "rise": float((np.diff(fit.path) / fit.path[:-1]).max()),
+        }  # fmt: skip
+        moments.append(on_device(fit.posterior, device).moments(*pairs, True))
+        del fit
+    side.pays = pays
+    (mean, variance), (other, _) = moments
+    moved = (other - mean).abs() / variance.sqrt()
+    result |= {"moved": float(moved.mean()), "moved_most": float(moved.max())}
+    tell(f"half the bytes {result}")
+    return result
+
+
+def _never(*_: Any) -> bool:
+    """Halve no table."""
+    return False
+
+
 def streamed(device: torch.device, tell: Callable[[str], None]) -> Result:
     """Compare the rounds of answers in the GPU's memory with those of answers left in the host's."""
     n, shape = 200_000_000, (2_000_000, 200_000)
@@ -313,7 +348,7 @@ def streamed(device: torch.device, tell: Callable[[str], None]) -> Result:
     rows, columns, sign = (part.cpu().numpy() for part in power_law_entries(truth, n, device, 1))
     del truth
     hierarchy = hierarchy_of(shape, RANK)
-    ids = (IdIndex(pd.RangeIndex(size), side) for size, side in zip(shape, SIDES, strict=True))
+    ids = (IdIndex(pd.RangeIndex(size), name) for size, name in zip(shape, SIDES, strict=True))
     seen = Observations.from_codes(*ids, rows, columns, sign)
     assert seen.by_row.size == shape[0]  # sorted here
     result: Result = {"n": n, "shape": shape}

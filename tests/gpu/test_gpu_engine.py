@@ -17,9 +17,9 @@ from onebit.engine.descent import Schedule, minimise
 from onebit.engine.gpu import data, side, start, walks
 from onebit.engine.gpu import device as gpus
 from onebit.engine.gpu.device import DeviceError
+from onebit.engine.gpu.layout import LineLayout
 from onebit.engine.gpu.memory import LARGEST_RANK, answer_bytes, sort_bytes, state_bytes
 from onebit.engine.gpu.transfer import to_host
-from onebit.engine.gpu.walks import LineLayout
 from onebit.engine.gpu.workers import Gpu
 from onebit.engine.rotation import Change
 from onebit.model.gaussians import Gaussians, packed_size
@@ -87,7 +87,7 @@ def test_one_update_is_the_cpus_for_every_loss(loss, effects, weighted, cpu, gpu
         )
 
 
-@pytest.mark.parametrize("rank", [1, 3, 10])
+@pytest.mark.parametrize("rank", [1, 3, 10, 14])
 def test_independent_coordinates_go_to_the_minimum_of_their_majoriser(rank, cpu, gpu):
     """The variances are the CPU's; the mean, which the CPU approaches, solves the full system."""
     seen = random_answers((3, 4), 0.8, rank)

@@ -39,7 +39,10 @@ Prior = Hierarchy | LearntPrior
 class WorkingSide(Protocol):
     """The state of all rows (or columns) where the work is done; ``engine.cpu.side`` has the CPU's."""
 
-    table: Any
+    @property
+    def table(self) -> Any:
+        """What the other side's passes gather."""
+        ...
 
     @property
     def log_determinant(self) -> Array:
@@ -56,6 +59,10 @@ class WorkingSide(Protocol):
         A line for all rows, or one a row: of a sparse side, and of the linear term where the prior mean
         depends on what is known of each row.
         """
+        ...
+
+    def gather_whole(self) -> None:
+        """Have the other side gather lines as they are, if it gathered them in fewer bytes."""
         ...
 
     def lead_to(self, other: Any) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -226,6 +227,8 @@ class Descent:
         self.hyper = saved.posterior.hyper
         self.path, self.step, self.n_iter = saved.path.tolist(), saved.step, saved.n_iter
         self._release()
+        if _rises(self.path):
+            self._gather_whole()
         for side, log_determinant in zip(self.sides, saved.log_determinants, strict=False):
             side.restore_log_determinant(log_determinant.copy())
 
@@ -271,8 +274,11 @@ class Descent:
             straight = before is None and not (k == 1 and self._turns_now())
             self.sides[k].lead_to(self.sides[1 - k] if straight else None)
             self.path.append(self._objective(k, solve=True))
+            rose = _rises(self.path[-2:])
+            if rose:
+                self._gather_whole()
             if before is not None:
-                if len(self.path) > 1 and self.path[-1] > self.path[-2] * (1.0 + ROUNDING):
+                if rose:
                     self.step = max(0.5 * self.step, SMALLEST_STEP)
                 self.sides[k].hold_back(before, self.step)
                 before = None  # before the other side's is taken: there may be room for one
@@ -285,6 +291,11 @@ class Descent:
             self._change_coordinates(hold)
         self._release()
         self.settled = self._has_settled()
+
+    def _gather_whole(self) -> None:
+        """Gather lines as they are from now on: in fewer bytes they let the objective rise."""
+        for side in self.sides:
+            side.gather_whole()
 
     def _turns_now(self) -> bool:
         """Say whether coordinates change at the end of this round."""
@@ -359,6 +370,11 @@ class Descent:
         final = self._objective(0, solve=False)
         self.path.append(final)
         return final, self.hierarchy.kl(self._sums(), self.hyper)
+
+
+def _rises(path: list[float]) -> bool:
+    """Say whether an objective rises anywhere by more than rounding."""
+    return any(after > before * (1.0 + ROUNDING) for before, after in pairwise(path))
 
 
 def _saved_descent(

@@ -243,6 +243,9 @@ class _Side:
         """Return the second moment of all coordinates, summed over this side."""
         return self._sums().second
 
+    def gather_whole(self) -> None:
+        """Nothing: workers always do."""
+
     def change_coordinates(self, change: Change) -> None:
         """Replace every row by what ``change`` makes of it."""
         count = len(self.states)

@@ -80,6 +80,9 @@ class Side:
             return precision, linear
         return precision, linear + precision * tall.times(self.known, slopes.mean, self.pool)
 
+    def gather_whole(self) -> None:
+        """Nothing: threads always do."""
+
     def lead_to(self, other: Side | None) -> None:
         """Threads have nothing to wait for: no pass begins before its time."""
 

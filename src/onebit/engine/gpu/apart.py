@@ -20,9 +20,10 @@ from onebit.engine.cpu.side import Side
 from onebit.engine.gpu import product_kernels
 from onebit.engine.gpu.data import GROUP, uploaded
 from onebit.engine.gpu.device import at_work
+from onebit.engine.gpu.layout import LineLayout
 from onebit.engine.gpu.side import DeviceSide
 from onebit.engine.gpu.transfer import to_device, to_host
-from onebit.engine.gpu.walks import LineLayout, Walk
+from onebit.engine.gpu.walks import Walk
 from onebit.model.gaussians import Gaussians
 from onebit.model.losses import Loss
 

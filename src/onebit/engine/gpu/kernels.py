@@ -26,6 +26,7 @@ _T4 = tl.constexpr(31 / 1451520)
 _SMOOTHING = tl.constexpr(1e-8)  # of onebit.model.losses
 _LOGISTIC, _HINGE = tl.constexpr(0), tl.constexpr(1)
 _CODE_BITS = tl.constexpr(0x7FFFFFFF)
+_MOST = tl.constexpr(32767)  # of sixteen bits
 
 
 @triton.jit
@@ -67,23 +68,35 @@ def _chunk_bounds(start, chunk_row, row_chunk, chunk, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def _both_parts(table, answer, there, low, high, inside, STRIDE: tl.constexpr):
-    """Return both parts of the lines that some answers name, zeros for those that are not there."""
+def _both_parts(
+    table, answer, there, low, high, inside,
+    SIZE: tl.constexpr, STRIDE: tl.constexpr, HALVED: tl.constexpr,
+):  # fmt: skip
+    """Return both parts of the lines that some answers name, zeros for those that are not there.
+
+    Of a halved table the numbers are integers, and how far a line reaches comes with them.
+    """
     lines = table + (answer & _CODE_BITS).to(tl.int64) * STRIDE
-    first = tl.load(lines[:, None] + low[None, :], mask=there[:, None], other=0.0)
+    first = tl.load(lines[:, None] + low[None, :], mask=there[:, None], other=0)
     mask = there[:, None] & inside[None, :]
-    return first, tl.load(lines[:, None] + high[None, :], mask=mask, other=0.0)
+    second = tl.load(lines[:, None] + high[None, :], mask=mask, other=0)
+    reach = tl.load(lines + SIZE, mask=there, other=0) if HALVED else answer
+    return first, second, reach
 
 
 @triton.jit
 def walk(
-    answers, weight, start, chunk_row, row_chunk, other, own, own_place, own_factor, mean_place,
+    answers, weight, start, chunk_row, row_chunk, other, unit, own, own_place, own_factor, mean_place,
     partial, loss, first_chunk, first_answer,
     CODE: tl.constexpr, WEIGHTED: tl.constexpr, KEEP: tl.constexpr, CHUNK: tl.constexpr,
     BLOCK: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, SIZE: tl.constexpr,
-    LAST: tl.constexpr, STRIDE: tl.constexpr, PARTIAL: tl.constexpr,
+    LAST: tl.constexpr, STRIDE: tl.constexpr, PARTIAL: tl.constexpr, OTHER_STRIDE: tl.constexpr,
+    HALVED: tl.constexpr,
 ):  # fmt: skip
-    """Sum up the majorisers of one chunk; of each answer, the bound is summed in ``loss``."""
+    """Sum up the majorisers of one chunk; of each answer, the bound is summed in ``loss``.
+
+    If ``HALVED``, the other side's lines are, see ``engine.gpu.halving``, and ``unit`` holds their units.
+    """
     chunk = first_chunk + tl.program_id(0)
     row, begin, count = _chunk_bounds(start, chunk_row, row_chunk, chunk, CHUNK)
     begin -= first_answer
@@ -98,6 +111,10 @@ def walk(
     own_mean = tl.load(
         line + tl.load(mean_place + high - LAST, mask=in_mean, other=0), mask=in_mean, other=0.0
     )
+    if HALVED:
+        own_low *= tl.load(unit + low)
+        own_high *= tl.load(unit + high, mask=inside, other=0.0)
+        own_mean *= tl.load(unit + high, mask=inside, other=0.0)
     sum_low = tl.zeros((BLOCK, LOW), tl.float32)
     sum_high = tl.zeros((BLOCK, HIGH), tl.float32)
     linear = tl.zeros((BLOCK, HIGH), tl.float32)
@@ -105,15 +122,27 @@ def walk(
     # Lines are asked for one block ahead, and their codes one block before that: memory is far away.
     k = tl.arange(0, BLOCK)
     answer = tl.load(answers + begin + k, mask=k < count, other=0)
-    next_low, next_high = _both_parts(other, answer, k < count, low, high, inside, STRIDE)
+    next_low, next_high, next_reach = _both_parts(
+        other, answer, k < count, low, high, inside, SIZE, OTHER_STRIDE, HALVED
+    )
     coming = tl.load(answers + begin + k + BLOCK, mask=k + BLOCK < count, other=0)
     for at in range(0, count, BLOCK):
         there, later = at + k < count, at + BLOCK + k
         y = tl.where(answer < 0, -1.0, 1.0)
-        tile_low, tile_high, answer = next_low, next_high, coming
-        next_low, next_high = _both_parts(other, answer, later < count, low, high, inside, STRIDE)
+        tile_low, tile_high, reach, answer = next_low, next_high, next_reach, coming
+        next_low, next_high, next_reach = _both_parts(
+            other, answer, later < count, low, high, inside, SIZE, OTHER_STRIDE, HALVED
+        )
         coming = tl.load(answers + begin + later + BLOCK, mask=later + BLOCK < count, other=0)
-        moment = tl.sum(tile_low * own_low[None, :], axis=1)
+        step = 1.0
+        if HALVED:
+            far = (reach.to(tl.int32) << 16).to(tl.float32, bitcast=True)
+            in_line = far * (1.0 / _MOST)
+            step = far * in_line
+            steps = tl.where(high[None, :] < LAST, step[:, None], in_line[:, None])
+            tile_low = tile_low.to(tl.float32)
+            tile_high = tile_high.to(tl.float32) * tl.where(high[None, :] == SIZE - 1, 1.0, steps)
+        moment = step * tl.sum(tile_low * own_low[None, :], axis=1)
         moment += tl.sum(tile_high * own_high[None, :], axis=1)
         mean = tl.sum(tile_high * own_mean[None, :], axis=1)
         slope, curvature, bound = _majorise(CODE, y, mean, moment)
@@ -122,15 +151,21 @@ def walk(
             slope, curvature, bound = u * slope, u * curvature, u * bound
         total += tl.where(there, bound, 0.0)
         if KEEP:
-            sum_low += curvature[:, None] * tile_low
+            sum_low += (curvature * step)[:, None] * tile_low
             sum_high += curvature[:, None] * tile_high
             linear += slope[:, None] * tile_high
     tl.store(loss + chunk, tl.sum(total.to(tl.float64), axis=0))
     if KEEP:
         out = partial + tl.program_id(0).to(tl.int64) * PARTIAL
-        tl.store(out + low, tl.sum(sum_low, axis=0))
-        tl.store(out + high, tl.sum(sum_high, axis=0), mask=inside)
-        tl.store(out + STRIDE + high - LAST, tl.sum(linear, axis=0), mask=in_mean)
+        found_low, found_high = tl.sum(sum_low, axis=0), tl.sum(sum_high, axis=0)
+        pull = tl.sum(linear, axis=0)
+        if HALVED:
+            found_low *= tl.load(unit + low)
+            found_high *= tl.load(unit + high, mask=inside, other=0.0)
+            pull *= tl.load(unit + high, mask=inside, other=0.0)
+        tl.store(out + low, found_low)
+        tl.store(out + high, found_high, mask=inside)
+        tl.store(out + STRIDE + high - LAST, pull, mask=in_mean)
 
 
 @triton.jit
@@ -216,7 +251,7 @@ def _store_line(
 @triton.jit
 def solve(
     partial, row_chunk, prior_precision, prior_linear, mean, covariance, log_determinant, table,
-    factors, first_row, first_chunk,
+    factors, first_chunk, first_row,
     FULL: tl.constexpr, OWN_PRECISION: tl.constexpr, OWN_LINEAR: tl.constexpr, RANK: tl.constexpr,
     N: tl.constexpr,
     BORDER: tl.constexpr, D: tl.constexpr, STRIDE: tl.constexpr, PARTIAL: tl.constexpr,

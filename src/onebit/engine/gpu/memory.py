@@ -7,8 +7,8 @@ import torch
 from onebit.data.observations import Observations
 from onebit.engine.gpu.data import CHUNK, SCRATCH, STREAMED
 from onebit.engine.gpu.device import TooLittleMemory, interpreted
+from onebit.engine.gpu.layout import LineLayout
 from onebit.engine.gpu.sorting import AT_ONCE
-from onebit.engine.gpu.walks import LineLayout
 from onebit.model.gaussians import packed_size
 from onebit.model.hierarchy import Hierarchy
 from onebit.model.learnt_prior import LearntPrior
@@ -45,8 +45,10 @@ def state_bytes(
     for side, rows in enumerate(shape):
         n_free = hierarchy.rank + hierarchy.has_effect(side)
         numbers = n_free + (packed_size(n_free) if full else n_free)
-        # The state in double precision, the table in single, the start and the bounds of rows and chunks.
-        total += rows * (8 * (numbers + 2) + 4 * layout.stride + 8 * (hierarchy.rank + 8) + 24)
+        # The state in double precision, the table in single and perhaps in half of it, the start and the
+        # bounds of rows and chunks.
+        table = 4 * layout.stride + (2 * layout.half_stride if layout.narrow else 0)
+        total += rows * (8 * (numbers + 2) + table + 8 * (hierarchy.rank + 8) + 24)
         total += min(SCRATCH, 4 * layout.partial * (rows + n // CHUNK))
         # A half step needs the state before it, a change of coordinates a part of the state after it.
         before = max(before, 8 * rows * numbers)

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
+import triton
 from numpy.typing import NDArray
 
-from onebit.engine.gpu import kernels, tall
-from onebit.engine.gpu.data import GROUP, DeviceView
+from onebit.engine.gpu import kernels, system_kernels, tall
+from onebit.engine.gpu.data import GROUP, Batch, DeviceView
+from onebit.engine.gpu.halving import halved, pays
+from onebit.engine.gpu.layout import LineLayout
 from onebit.engine.gpu.transfer import on_its_way, to_device, to_host
-from onebit.engine.gpu.walks import LineLayout, Walk
+from onebit.engine.gpu.walks import Table, Walk
 from onebit.engine.rotation import Change, packed_change, second_moment
 from onebit.model.gaussians import Gaussians, packed_diagonal, packed_size
 from onebit.model.hierarchy import Hierarchy, HyperPosterior, SideSums
@@ -21,6 +24,9 @@ from onebit.model.losses import Loss
 
 Array = NDArray[np.float64]
 
+# Unknowns of the largest system that one thread solves; systems of a program: the fastest on an H200.
+MOST_UNKNOWNS = 12
+SYSTEMS = 64
 # Rows whose covariances change coordinates at once.
 ROWS_AT_ONCE = 2**17
 
@@ -50,9 +56,12 @@ class DeviceSide:
         self.rank = hierarchy.rank
         self.shape = LineLayout(self.rank)
         self._log_determinant = self._zeros(len(mean))
-        self.table = torch.zeros((len(mean), self.shape.stride), dtype=torch.float32, device=self.device)
+        self.lines = torch.zeros((len(mean), self.shape.stride), dtype=torch.float32, device=self.device)
+        self._table: Table | None = None
+        self._whole = False
         self.walk = Walk(view, self.shape, self.has_effect)
         self._sums: Any = None
+        self._moments: tuple[torch.Tensor, torch.Tensor] | None = None
         self._diagonal = to_device(packed_diagonal(self._n_free), self.device)
         self._settle(with_determinant=True)
         self._next: DeviceSide | None = None
@@ -108,6 +117,17 @@ class DeviceSide:
         return self.mean.shape[1]
 
     @property
+    def table(self) -> Table:
+        """What the other side's walks gather: the lines, in half the bytes where that pays."""
+        if self._table is None:
+            self._table = self.lines
+            if not self._whole and pays(self.lines, self.shape):
+                second = torch.zeros(self.rank + 1, dtype=torch.float64, device=self.device)
+                second[: self._n_free] = self._moments_here()[1] / len(self.mean)
+                self._table = halved(self.lines, self.shape, second)
+        return self._table
+
+    @property
     def log_determinant(self) -> Array:
         """The log determinants of the covariances."""
         return to_host(self._log_determinant)
@@ -140,13 +160,19 @@ class DeviceSide:
             return hierarchy.side_sums(side, *moments, log_determinant, *projections)
         return self._taken_apart(to_host(self._sums_here()))
 
+    def _moments_here(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the sums of first and second moments: nothing as long as the rows is stored."""
+        if self._moments is None:
+            variance = self.covariance.sum(0)
+            if self.full:
+                variance = variance[self._diagonal]
+            square = torch.linalg.vector_norm(self.mean, dim=0).square()
+            self._moments = self.mean.sum(0), square + variance
+        return self._moments
+
     def _sums_here(self) -> torch.Tensor:
-        """Return the sums of whole columns in one piece: nothing as long as the rows is stored."""
-        variance = self.covariance.sum(0)
-        if self.full:
-            variance = variance[self._diagonal]
-        square = torch.linalg.vector_norm(self.mean, dim=0).square()
-        parts = [self._log_determinant.sum()[None], self.mean.sum(0), square + variance]
+        """Return the sums of whole columns in one piece."""
+        parts = [self._log_determinant.sum()[None], *self._moments_here()]
         if self.known is not None:
             parts.append(tall.inner(self.known, self.mean).flatten())
         return torch.cat(parts)
@@ -170,13 +196,18 @@ class DeviceSide:
             to_device(linear, self.device)
         )
 
+    def gather_whole(self) -> None:
+        """Have the other side gather these lines as they are from now on."""
+        self._whole = True
+        self._table = None
+
     def lead_to(self, other: DeviceSide | None) -> None:
         """Have the other side walk while the host waits for this one's sums; None: it is not to."""
         self._next = other
 
     def pass_over(
         self,
-        table: torch.Tensor,
+        table: Table,
         prior: tuple[Any, Any],
         temperature: float,
         loss: Loss,
@@ -192,16 +223,9 @@ class DeviceSide:
         )
         # In memory: a number handed to a kernel would go in single precision.
         factors = to_device(np.array([temperature, relaxation]), self.device)
-        shape = self.shape
-        for batch in self.walk.over(table, self.table, loss.code, solve):
+        for batch in self.walk.over(table, self.lines, loss.code, solve):
             if solve and self._n_free:
-                kernels.solve[(batch.rows[1] - batch.rows[0],)](
-                    self.walk.partial, self.view.row_chunk, precision, linear, self.mean, self.covariance,
-                    self._log_determinant, self.table, factors, batch.rows[0], batch.chunks[0],
-                    FULL=self.full, OWN_PRECISION=len(precision) > 1,
-                    OWN_LINEAR=len(linear) > 1, **self._square,
-                    STRIDE=shape.stride, PARTIAL=shape.partial, GROUP=GROUP,
-                )  # fmt: skip
+                self._solve(batch, precision, linear, factors)
         if solve:
             self._sums = None
             self._rename()
@@ -210,22 +234,47 @@ class DeviceSide:
         found = on_its_way(torch.cat([said, self._sums_here()]) if told else said)
         following, self._next = self._next, None
         if following is not None:
-            following.walk.begin(self.table, following.table, loss.code)
+            following.walk.begin(self.table, following.lines, loss.code)
         arrived = found()
         if told:
             self._sums = self._taken_apart(arrived[1:])
         return float(arrived[0])
 
+    def _solve(
+        self, batch: Batch, precision: torch.Tensor, linear: torch.Tensor, factors: torch.Tensor
+    ) -> None:
+        """Bring the rows of a batch to the minimum of their majorisers, whose sums have been taken."""
+        first, end = batch.rows
+        given = (
+            self.walk.partial, self.view.row_chunk, precision, linear, self.mean, self.covariance,
+            self._log_determinant, self.lines, factors,
+        )  # fmt: skip
+        layout = {"STRIDE": self.shape.stride, "PARTIAL": self.shape.partial, "GROUP": GROUP}
+        if self._n_free <= MOST_UNKNOWNS:
+            strides = (self._n_free if len(part) > 1 else 0 for part in (precision, linear))
+            system_kernels.solve[(triton.cdiv(end - first, SYSTEMS),)](
+                *given, *strides, batch.chunks[0], first, end,
+                FULL=self.full, RANK=self.rank, FREE=self._n_free, **layout, BLOCK=SYSTEMS,
+                num_warps=SYSTEMS // 32,
+            )  # fmt: skip
+            return
+        kernels.solve[(end - first,)](
+            *given, batch.chunks[0], first,
+            FULL=self.full, OWN_PRECISION=len(precision) > 1, OWN_LINEAR=len(linear) > 1, **self._square,
+            **layout,
+        )  # fmt: skip
+
     def _rename(self) -> None:
-        """Give the table another name: a walk over lines that were there before does not count."""
-        self.table = self.table.view_as(self.table)
+        """Give the lines another name: a walk over lines that were there before does not count."""
+        self.lines = self.lines.view_as(self.lines)
+        self._table = self._moments = None
 
     def _settle(self, with_determinant: bool) -> None:
         """Write the table, and the log determinants, of the present means and covariances."""
         self._rename()
         if len(self.mean):
             kernels.settle[(len(self.mean),)](
-                self.mean, self.covariance, self._log_determinant, self.table,
+                self.mean, self.covariance, self._log_determinant, self.lines,
                 FULL=self.full, WITH_DETERMINANT=with_determinant, **self._square,
                 STRIDE=self.shape.stride,
             )  # fmt: skip
