@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -79,6 +80,29 @@ def test_abilities_and_difficulties_are_written_on_the_scale_of_a_test(model, tm
     assert items.columns[0] == "exercise"
     assert {"difficulty", "difficulty_se", "discrimination", "discrimination_se"} <= set(items.columns)
     assert np.corrcoef(items["difficulty"], items["share"])[0, 1] < -0.9
+
+
+def test_a_test_is_put_on_the_scale_of_another(model, tmp_path):
+    """Its own, here: nothing moves; other words go with --scale irt and --like alone."""
+    alone, linked = tmp_path / "alone.csv", tmp_path / "linked.csv"
+    run("rows", model, "--scale", "irt", "-o", str(alone))
+    other = tmp_path / "other.onebit"
+    other.write_bytes(Path(model).read_bytes())
+    words = ("rows", model, "--scale", "irt", "-o", str(linked), "--like")
+    result = run(*words, str(other), "--anchor", "e01", "--anchor", "e02", "--anchor", "e03")
+    assert "by way of 3 common columns" in " ".join(result.output.split())
+    pd.testing.assert_frame_equal(pd.read_csv(linked), pd.read_csv(alone), atol=1e-5)
+    assert "at least 3 columns" in run(*words, str(other), "--anchor", "e01").output
+    for said, options in (
+        ("goes with --scale irt", ("--like", str(other))),
+        ("goes with --like", ("--scale", "irt", "--anchor", "e01")),
+    ):
+        refused = run("rows", model, *options)
+        assert refused.exit_code == 2
+        assert said in " ".join(refused.output.split())
+    kept = other.read_bytes()
+    assert run("rows", model, "--scale", "irt", "--like", str(other), "-o", str(other)).exit_code == 2
+    assert other.read_bytes() == kept
 
 
 def test_a_test_can_be_fitted_by_its_models_name(tmp_path):

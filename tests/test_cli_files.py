@@ -1,5 +1,6 @@
 """From a table to predictions, certificates and a report, by commands alone."""
 
+import io
 import json
 import os
 import re
@@ -242,6 +243,28 @@ def test_the_best_blanks_are_blanks_and_the_best(folder, model, tmp_path):
     assert "does not know the row 'Nobody'" in run(
         "complete", folder / "school.onebit", "--top", 2, "--row", "Nobody", code=1
     ).stderr  # fmt: skip
+
+
+def test_lists_of_columns_go_by_the_same_probabilities(folder, model):
+    words = "complete", folder / "school.onebit", "--top", 3, "--by", "column"
+    exercise = model.columns_.labels[2]
+    one = pd.read_csv(io.StringIO(run(*words, "--col", exercise).stdout))
+    theirs = model.recommend(columns=exercise, n=3, by="column")
+    assert one.columns.tolist()[:3] == ["exercise", "rank", "student"]
+    assert one["student"].tolist() == theirs["student"].tolist()
+    np.testing.assert_allclose(one["probability"], theirs["probability"], atol=1e-6)
+    every = pd.read_csv(io.StringIO(run(*words).stdout))
+    assert every.groupby("exercise").size().max() == 3
+    wrong = {
+        "it goes with --by column": ("--top", 3, "--col", exercise),
+        "with --by column say --col": ("--top", 3, "--by", "column", "--row", "Ada A."),
+        "say how long with --top": ("--by", "column"),
+        "--by is row or column": ("--top", 3, "--by", "item"),
+        "certifies lists of rows": ("--top", 3, "--by", "column", "--max-error", 0.2),
+    }
+    for said, options in wrong.items():
+        result = run("complete", folder / "school.onebit", *options, code=2)
+        assert said in " ".join(result.stderr.split())
 
 
 def test_the_whole_matrix_wide_and_long(folder, model, tmp_path):

@@ -25,6 +25,7 @@ from onebit import (
     NuclearNormCompleter,
     Observations,
 )
+from onebit.completers import filling
 from onebit.model.priors import InverseGamma
 
 MAKERS = {
@@ -259,6 +260,51 @@ def test_recommendations_take_and_return_ids(make, named, fitted):
         model.recommend(["r07", "nobody"])
     with pytest.raises(ValueError, match="at least one; got 0"):
         model.recommend(n=0)
+
+
+@ALL
+def test_lists_of_columns_are_the_likeliest_blanks_of_each(make, named, fitted, monkeypatch):
+    """However many columns are looked at together."""
+    frame, _ = named
+    model = fitted(make)
+    everywhere, wanted = model.complete(everywhere=True), [3, 0]
+    whole = None
+    for block in (1, 10**6):
+        monkeypatch.setattr(filling, "BLOCK", block)
+        listed = model.recommend(columns=wanted, n=4, by="column")
+        assert listed.columns.tolist() == ["column", "rank", "row", "probability"]
+        assert listed["column"].tolist() == [3] * 4 + [0] * 4
+        assert listed["rank"].tolist() == [1, 2, 3, 4] * 2
+        for column, lines in listed.groupby("column"):
+            answered = set(frame.loc[frame["column"] == column, "row"])
+            blank = [row for row in model.rows_.labels if row not in answered]
+            best = everywhere.loc[blank, column].nlargest(4)
+            np.testing.assert_allclose(lines["probability"], best)
+            assert not set(lines["row"]) & answered
+        if whole is not None:
+            pd.testing.assert_frame_equal(listed, whole)
+        whole = listed
+    most = model.recommend(columns=3, n=1000, by="column", answered=True)
+    assert sorted(most["row"]) == sorted(model.rows_.labels)
+    assert set(model.recommend(n=1, by="column")["column"]) == set(frame["column"])
+    blanks = len(model.rows_) - frame.loc[frame["column"] == 3, "row"].nunique()
+    assert len(model.recommend(columns=3, n=1000, by="column")) == blanks
+
+
+def test_whose_lists_are_wanted_is_said_clearly(named):
+    model = LogisticCompleter(1).fit(*named)
+    with pytest.raises(
+        ValueError, match='by is "row" \\(a list for each row\\) or "column", got \'col\''
+    ):
+        model.recommend(by="col")
+    with pytest.raises(ValueError, match='lists are made for rows, and columns were named: by="column"'):
+        model.recommend(columns=[3])
+    with pytest.raises(ValueError, match='lists are made for columns, and rows were named: by="row"'):
+        model.recommend(["r07"], by="column")
+    with pytest.raises(ValueError, match="the column 999 is not known; fold_in adds a column"):
+        model.recommend(columns=999, by="column")
+    with pytest.raises(ValueError, match="number of rows for each column, at least one; got 0"):
+        model.recommend(n=0, by="column")
 
 
 def test_a_filled_matrix_larger_than_memory_is_refused(named, monkeypatch):

@@ -29,6 +29,7 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     if page == "score-a-test":
         inside = abs(names["persons"]["ability"] - names["ability"]) < 2 * names["persons"]["ability_se"]
         assert inside.mean() > 0.85
+        assert abs(names["linked"]["ability"].mean() - names["better"].mean()) < 0.25
     if page == "recommend":
         off = abs(names["filled"] - names["chance"]).mean()
         assert off < 0.75 * abs(names["likes"].mean() - names["chance"]).mean()

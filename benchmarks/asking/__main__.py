@@ -26,7 +26,15 @@ from numpy.typing import NDArray
 
 from benchmarks.asking.contestants import Estimate, Ours, TwoParameter, question_time, ridge
 from benchmarks.asking.page import write_page
-from benchmarks.asking.scales import CLASS_SEEDS, CLASSES, scales, small_class
+from benchmarks.asking.scales import (
+    CLASS_SEEDS,
+    CLASSES,
+    YEAR_SEEDS,
+    YEARS,
+    scales,
+    small_class,
+    two_years,
+)
 from benchmarks.asking.scales import SEEDS as SCALE_SEEDS
 from benchmarks.asking.scales import SIZES as SCALE_SIZES
 from benchmarks.asking.survey import survey
@@ -117,6 +125,9 @@ def jobs(data: Path, splits: int | None) -> Iterator[tuple[str, str, int]]:
     for persons, items, strength in CLASSES:
         for seed in range(CLASS_SEEDS if splits is None else splits):
             yield f"{persons}x{items}x{strength:g}", "class", seed
+    for persons, items, common in YEARS:
+        for seed in range(YEAR_SEEDS if splits is None else splits):
+            yield f"{persons}x{items}x{common}", "years", seed
 
 
 def measure(job: tuple[str, str, int], sizes: tuple[int, ...], rank: int) -> list[dict[str, Any]]:
@@ -127,6 +138,9 @@ def measure(job: tuple[str, str, int], sizes: tuple[int, ...], rank: int) -> lis
     if kind == "class":
         persons, items, strength = path.split("x")
         return small_class(int(persons), int(items), float(strength), seed)
+    if kind == "years":
+        persons, items, common = path.split("x")
+        return two_years(int(persons), int(items), int(common), seed)
     if kind == "survey":
         return survey(Path(path), seed, rank)
     return contest(path, kind, seed, sizes, rank)

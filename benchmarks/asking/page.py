@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.asking.scales import GAIN, WIDER
 from onebit.study.page import markdown
 
 NAMES = {
@@ -58,6 +59,12 @@ and the reliability that is said beside the squared correlation of estimates and
 prior of `-m 2pl` and with the default `prior_scale`, under which a factor that answers say little of
 vanishes. Items discriminate as in the tests above, or half as much. Difficulties that answers do not
 determine are blank, and not counted."""
+YEARS = """### Two years on one scale
+
+Two years of made-up tests, {seeds} of each kind, fitted apart: the second year's students are better by
+{better} and spread {wider} times as much, and some of its items are the first year's. With `like=` its
+abilities and items are put on the first year's scale: how far the mean ability is off on average (the
+root mean square), and how often 90 % intervals held the truth there."""
 SPEED = """## How long a question takes
 
 From the fiftieth answer of a new row to the next question, 10,000 columns, K = 20: {milliseconds:.0f} ms
@@ -110,6 +117,10 @@ def write_page(lines: list[dict[str, Any]], output: Path, machine: str, seconds:
     classes = frame[frame["split"] == "class"]
     if len(classes):
         parts += [CLASS.format(seeds=classes["seed"].nunique()), class_table(classes)]
+    years = frame[frame["split"] == "years"]
+    if len(years):
+        words = YEARS.format(seeds=years["seed"].nunique(), better=GAIN, wider=WIDER)
+        parts += [words, year_table(years)]
     parts.append(SPEED.format(milliseconds=1000 * seconds))
     head = TEXT.format(machine=machine, figure=figure)
     output.write_text("\n\n".join([head.strip(), *parts]) + "\n", encoding="utf-8")
@@ -198,6 +209,26 @@ def class_table(classes: pd.DataFrame) -> str:
         rows.append([*held, f"{said:.2f}", f"{true:.2f}"])
     titles = ["test", "discriminations", "prior", "abilities", "difficulties", "discriminations"]
     return markdown([*titles, "reliability said", "true"], rows)
+
+
+def year_table(years: pd.DataFrame) -> str:
+    """Return one line for each model and number of common items."""
+    rows = []
+    for (name, persons, items, common), part in years.groupby(
+        ["model", "persons", "items", "common"], sort=False
+    ):
+        held = [
+            str(name),
+            f"{persons} x {items}",
+            f"{common:.0f}",
+            f"{(part['mean'] ** 2).mean() ** 0.5:.3f}",
+        ]
+        for what in ("ability", "difficulty", "discrimination"):
+            inside, count = int(part[f"{what} inside"].sum()), int(part[f"{what} count"].sum())
+            held.append(f"{inside:,} of {count:,} ({100 * inside / count:.0f} %)")
+        rows.append(held)
+    titles = ["model", "test", "common items", "mean off by", "abilities", "difficulties"]
+    return markdown([*titles, "discriminations"], rows)
 
 
 def draw(shares: pd.DataFrame, path: Path) -> str:

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -19,6 +20,11 @@ SEEDS = 5
 # discriminate, as a multiple of what they do in the others.
 CLASSES = ((20, 10, 1.0), (30, 20, 1.0), (60, 20, 1.0), (20, 10, 0.5), (60, 20, 0.5), (200, 20, 0.5))
 CLASS_SEEDS = 48
+# Two years of a test: students of each, items of each, and how many of them both have. The second year's
+# abilities have this mean and standard deviation, on the scale of the first.
+YEARS = ((300, 25, 5), (300, 25, 15))
+YEAR_SEEDS = 24
+GAIN, WIDER = 0.8, 1.25
 
 
 def simulated(
@@ -138,6 +144,47 @@ def small_class(persons: int, items: int, strength: float, seed: int) -> list[di
         ):
             found = table[what].to_numpy()
             there = np.isfinite(found)  # difficulties that answers do not determine are blank
+            near = np.abs(found - true)[there] < 1.645 * table[f"{what}_se"].to_numpy()[there]
+            line |= {f"{what} inside": int(near.sum()), f"{what} count": len(near)}
+        lines.append(line)
+    return lines
+
+
+def two_years(persons: int, items: int, common: int, seed: int) -> list[dict[str, Any]]:
+    """Fit two years of a made-up test apart, and put the second on the first one's scale."""
+    warnings.simplefilter("ignore")
+    lines = []
+    for rank, name in ((0, "Rasch"), (1, "2PL")):
+        ability, slope, intercept, answers = simulated(persons, items, seed, discriminating=rank == 1)
+        ability, centre, size = (ability - ability.mean()) / ability.std(), ability.mean(), ability.std()
+        rng = np.random.default_rng([seed, 1])
+        fresh = simulated(2, items - common, seed + 10_000, discriminating=rank == 1)
+        later_slope = np.append(slope[:common], fresh[1])
+        later_intercept = np.append(intercept[:common], fresh[2])
+        # In the units of the first year's students.
+        later_slope, later_intercept = later_slope * size, later_intercept + later_slope * centre
+        later = GAIN + WIDER * rng.standard_normal(persons)
+        chance = expit(np.outer(later, later_slope) + later_intercept)
+        second = pd.DataFrame(rng.random(chance.shape) < chance).astype(int)
+        second.columns = [*range(common), *range(items, 2 * items - common)]
+        settings = IRT["2pl" if rank else "rasch"] | {
+            "inference": "sampling", "n_samples": 200, "n_burn_in": 60, "random_state": 0, "n_jobs": 1,
+        }  # fmt: skip
+        before = fitted(answers, rank, n_samples=200, n_burn_in=60, n_jobs=1)
+        after = LogisticCompleter(**settings).fit(second)
+        rows = after.row_summary(scale="irt", like=before)
+        columns = after.column_summary(scale="irt", like=before)
+        line = {
+            "split": "years", "model": name, "persons": persons, "items": items, "common": common,
+            "seed": seed, "mean": float(rows["ability"].mean() - later.mean()),
+        }  # fmt: skip
+        for what, table, true in (
+            ("ability", rows, later),
+            ("difficulty", columns, -later_intercept / later_slope),
+            ("discrimination", columns, later_slope),
+        ):
+            found = table[what].to_numpy()
+            there = np.isfinite(found)
             near = np.abs(found - true)[there] < 1.645 * table[f"{what}_se"].to_numpy()[there]
             line |= {f"{what} inside": int(near.sum()), f"{what} count": len(near)}
         lines.append(line)

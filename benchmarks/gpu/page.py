@@ -157,7 +157,7 @@ def _growth(found: list[dict[str, Any]]) -> list[str]:
     return [
         "### Growth with the answers",
         "80 answers a row and 160 a column on average, power laws, K = 10. A round of few answers is the "
-        "host's own work, some 1.5 ms.",
+        "host's own work, some 2 ms.",
         markdown(["answers", "round", "ns per answer and side", "start"], body),
     ]
 

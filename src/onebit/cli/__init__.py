@@ -12,6 +12,7 @@ from onebit import __version__
 from onebit.cli import (
     asking,
     certificates,
+    completing,
     evaluating,
     fitting,
     members,
@@ -48,7 +49,7 @@ def _main(
 
 app.command()(fitting.fit)
 app.command()(predicting.predict)
-app.command()(predicting.complete)
+app.command()(completing.complete)
 app.command()(members.rows)
 app.command()(members.columns)
 app.command()(asking.ask)

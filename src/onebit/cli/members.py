@@ -40,6 +40,21 @@ Population = Annotated[
 ]
 
 
+Like = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL",
+        help="With --scale irt: on the scale of this other model's rows, by the columns that both know.",
+    ),
+]
+Anchor = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--anchor", metavar="ID", help="With --like: link by this column; may be repeated; else by all."
+    ),
+]
+
+
 def named_ids(fitted: Any, side: int, texts: list[str] | None) -> list[Any] | None:
     """Return the model's own ids of names that were typed."""
     if not texts:
@@ -63,6 +78,8 @@ def rows(
     level: Level = 0.9,
     scale: Scale = "logit",
     population: Population = False,
+    like: Like = None,
+    anchor: Anchor = None,
     threads: o.Threads = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -78,10 +95,13 @@ def rows(
 
       onebit rows exam.onebit --scale irt -o abilities.csv
 
+      onebit rows year2.onebit --scale irt --like year1.onebit -o abilities.csv
+
       onebit rows benchmark.onebit --row gpt-x --row llama-y --level 0.95
     """
     written = output, output_format, spreadsheet
-    _summary(0, model, written, row, col, level, scale, population, threads, as_json, quiet)
+    asked = {"level": level, "scale": scale, "population": population}
+    _summary(0, model, written, row, col, asked, (like, anchor), threads, as_json, quiet)
 
 
 def columns(
@@ -99,6 +119,8 @@ def columns(
     level: Level = 0.9,
     scale: Scale = "logit",
     population: Population = False,
+    like: Like = None,
+    anchor: Anchor = None,
     threads: o.Threads = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -113,7 +135,8 @@ def columns(
       onebit columns exam.onebit --scale irt -o items.csv
     """
     written = output, output_format, spreadsheet
-    _summary(1, model, written, col, row, level, scale, population, threads, as_json, quiet)
+    asked = {"level": level, "scale": scale, "population": population}
+    _summary(1, model, written, col, row, asked, (like, anchor), threads, as_json, quiet)
 
 
 def _summary(
@@ -122,9 +145,8 @@ def _summary(
     written: tuple[str, str | None, bool],
     of: list[str] | None,
     over: list[str] | None,
-    level: float,
-    scale: str,
-    population: bool,
+    asked: dict[str, Any],
+    link: tuple[str | None, list[str] | None],
     threads: int | None,
     as_json: bool,
     quiet: bool,
@@ -136,19 +158,26 @@ def _summary(
         from onebit.report.outputs import summary_table
 
         voice = Voice(quiet)
-        if scale not in ("logit", "irt"):
-            raise WrongCommand(f"--scale is logit or irt, not {scale!r}")
-        if not 0.0 < level < 1.0:
-            raise WrongCommand(f"--level is between 0 and 1, not {level!r}")
+        like, anchors = link
+        if asked["scale"] not in ("logit", "irt"):
+            raise WrongCommand(f"--scale is logit or irt, not {asked['scale']!r}")
+        if not 0.0 < asked["level"] < 1.0:
+            raise WrongCommand(f"--level is between 0 and 1, not {asked['level']!r}")
+        if like is not None and asked["scale"] != "irt":
+            raise WrongCommand("--like takes over a scale of abilities: it goes with --scale irt")
+        if anchors and like is None:
+            raise WrongCommand("--anchor names a column to link by: it goes with --like")
         if as_json:
             output_format = "jsonl"
         checked_output(output)
-        check_distinct({"the model": model}, {"the table": output})
+        given = {"the model": model} | ({} if like is None else {"the other model": like})
+        check_distinct(given, {"the table": output})
         checked_format(output, output_format, spreadsheet)
         formulas = Formulas(spreadsheet)
         fitted = loaded(model, threads)
         check_not_source(output, fitted)
-        asked: Any = {"level": level, "scale": scale, "population": population}
+        if like is not None:
+            asked |= {"like": loaded(like, threads), "anchors": named_ids(fitted, 1, anchors)}
         own, others = named_ids(fitted, side, of), named_ids(fitted, 1 - side, over)
         with voice.fitting("sampling for error bars") as callback:
             if side == 0:

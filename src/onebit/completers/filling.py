@@ -208,33 +208,79 @@ def listed_columns(
         yield block[line[order]], rank, column[order], found.at(order)
 
 
-def recommendations(model: Filled, rows: Any, n: int, answered: bool) -> pd.DataFrame:
-    """Return the likeliest columns of rows by their ids; see ``PairClassifier.recommend``."""
+def best_rows(
+    model: Filled, count: int, columns: Codes, answered: bool = False
+) -> Iterator[tuple[Codes, NDArray[np.int64], Codes, Predictions]]:
+    """Yield the rows that most likely say yes to columns: rows, ranks from 1, columns, predictions.
+
+    Of rows with equal probabilities the first listed comes first. Entries that have an answer already
+    are left out unless ``answered``.
+    """
+    every = model.rows_.listed
+    place = np.argsort(every)
+    seen = None if answered else known_observations(model).by_column
+    size = max(1, BLOCK // max(len(every), 1))
+    for begin in range(0, len(columns), size):
+        block = columns[begin : begin + size]
+        row, column = np.tile(every, len(block)), np.repeat(block, len(every))
+        found = model.predictions(row, column)
+        chance = found.probability.copy()
+        if seen is not None:
+            line, member, _ = known_shares(seen, block)
+            chance[line * len(every) + place[member]] = -1.0
+        best = np.argsort(-chance.reshape(len(block), -1), axis=1, kind="stable")[:, :count]
+        rank = np.tile(np.arange(1, best.shape[1] + 1), len(block))
+        best = (best + np.arange(len(block))[:, None] * len(every)).ravel()
+        blank = chance[best] >= 0.0
+        best, rank = best[blank], rank[blank]
+        yield row[best], rank, column[best], found.at(best)
+
+
+SIDES = ("row", "column")
+
+
+def recommendations(
+    model: Filled, rows: Any, n: int, answered: bool, columns: Any = None, by: str = "row"
+) -> pd.DataFrame:
+    """Return the likeliest columns of rows, or rows of columns; see ``PairClassifier.recommend``."""
+    if by not in SIDES:
+        raise ValueError(f'by is "row" (a list for each row) or "column", got {by!r}')
+    side = SIDES.index(by)
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ValueError(f"n is the number of columns for each row, at least one; got {n!r}")
-    if rows is None:
-        codes = model.rows_.listed
-    else:
-        asked = [rows] if np.ndim(rows) == 0 else rows
-        codes = model.rows_.encode(asked)
-        if (codes < 0).any():
-            missing = np.asarray(asked, dtype=object)[codes < 0]
-            more = f", nor are {len(missing) - 1:,} more" if len(missing) > 1 else ""
-            raise ValueError(
-                f"the row {missing[0]!r} is not known{more}; fold_in adds a row from its answers"
-            )
+        raise ValueError(f"n is the number of {SIDES[1 - side]}s for each {by}, at least one; got {n!r}")
+    asked, others = (rows, columns) if side == 0 else (columns, rows)
+    if others is not None:
+        raise ValueError(
+            f'lists are made for {by}s, and {SIDES[1 - side]}s were named: by="{SIDES[1 - side]}" makes '
+            "them for those"
+        )
+    index = (model.rows_, model.columns_)[side]
+    codes = index.listed if asked is None else _known_codes(index, asked, by)
+    best = (best_columns, best_rows)[side]
     names = id_names(model)
     parts = [
         pd.DataFrame(
             {
-                names[0]: model.rows_.labels[row],
+                names[side]: index.labels[(row, column)[side]],
                 "rank": rank,
-                names[1]: model.columns_.labels[column],
+                names[1 - side]: (model.rows_, model.columns_)[1 - side].labels[(row, column)[1 - side]],
                 "probability": found.probability,
             }
         )
-        for row, rank, column, found in best_columns(model, int(n), codes, answered)
+        for row, rank, column, found in best(model, int(n), codes, answered)
     ]
     if not parts:
-        return pd.DataFrame(columns=[names[0], "rank", names[1], "probability"])
+        return pd.DataFrame(columns=[names[side], "rank", names[1 - side], "probability"])
     return pd.concat(parts, ignore_index=True)
+
+
+def _known_codes(index: IdIndex, ids: Any, what: str) -> Codes:
+    asked = [ids] if np.ndim(ids) == 0 else ids
+    codes = index.encode(asked)
+    if (codes < 0).any():
+        missing = np.asarray(asked, dtype=object)[codes < 0]
+        more = f", nor are {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        raise ValueError(
+            f"the {what} {missing[0]!r} is not known{more}; fold_in adds a {what} from its answers"
+        )
+    return codes

@@ -33,6 +33,8 @@ class Interviewing:
         level: float = 0.9,
         scale: str = "logit",
         population: bool = False,
+        like: Any = None,
+        anchors: Any = None,
         callback: Any = None,
     ) -> pd.DataFrame:
         """Return each row's share of "yes", effect and rank, with error bars.
@@ -56,6 +58,12 @@ class Interviewing:
         population : bool, default False
             Whether shares are to be those over a larger population, from which the columns were drawn at
             random: intervals are wider by what that leaves to chance.
+        like : fitted model, optional
+            With ``scale="irt"``: abilities in the units of that model's rows (an earlier year's), by way
+            of the columns that both know. Where the models share answers, as after an update, standard
+            errors are somewhat too large.
+        anchors : ids, optional
+            The columns to link by, if not all common ones.
         callback : callable, optional
             Told of every sweep, where a sampling run is needed.
 
@@ -79,7 +87,7 @@ class Interviewing:
         ['answers', 'answered_share', 'share', 'share_low', 'share_high']
         """
         check_is_fitted(self)
-        return summary(self, 0, rows, columns, level, scale, population, callback)
+        return summary(self, 0, rows, columns, level, scale, population, callback, like, anchors)
 
     @available_if(_has_posterior)
     def column_summary(
@@ -90,6 +98,8 @@ class Interviewing:
         level: float = 0.9,
         scale: str = "logit",
         population: bool = False,
+        like: Any = None,
+        anchors: Any = None,
         callback: Any = None,
     ) -> pd.DataFrame:
         """Return each column's share of "yes" over all rows, effect and rank, with error bars.
@@ -99,10 +109,10 @@ class Interviewing:
         discrimination of items with standard errors, infit and outfit, and ``rest_correlation``: of an
         item's answers with the share of "yes" among the same rows' other answers, whatever the model. The
         difficulty of an item whose discrimination is within two standard errors of zero is not
-        determined: NaN.
+        determined: NaN. ``like`` and ``anchors`` put items on the scale of another model's rows.
         """
         check_is_fitted(self)
-        return summary(self, 1, columns, rows, level, scale, population, callback)
+        return summary(self, 1, columns, rows, level, scale, population, callback, like, anchors)
 
     @available_if(_has_posterior)
     def compare(self, a: Any, b: Any, *, columns: Any = None, level: float = 0.9) -> Comparison:

@@ -247,7 +247,15 @@ class Predicting:
         check_is_fitted(self)
         return filled_matrix(self, output, everywhere)
 
-    def recommend(self, rows: Any = None, n: int = 10, *, answered: bool = False) -> pd.DataFrame:
+    def recommend(
+        self,
+        rows: Any = None,
+        n: int = 10,
+        *,
+        columns: Any = None,
+        by: str = "row",
+        answered: bool = False,
+    ) -> pd.DataFrame:
         """Return the ``n`` columns that each row most likely says "yes" to, best first, by their ids.
 
         Parameters
@@ -256,14 +264,19 @@ class Predicting:
             The rows; None for all.
         n : int, default 10
             How many columns for each row.
+        columns : id, sequence of ids or None
+            With ``by="column"``: the columns; None for all.
+        by : {"row", "column"}
+            Whose lists; "column": of each column, the ``n`` rows that most likely say "yes" to it.
         answered : bool, default False
-            Whether columns that the row has answered count too.
+            Whether entries that have an answer count too.
 
         Returns
         -------
         pandas.DataFrame
-            Row id, rank from 1, column id, probability of "yes". A list of the best is a selection: no
-            certificate of all predictions speaks of it, but ``certify_lists`` does.
+            Row id, rank from 1, column id, probability of "yes" (column id first, of columns). A list of
+            the best is a selection: no certificate of all predictions speaks of it, but ``certify_lists``
+            does, of lists of rows.
 
         Examples
         --------
@@ -274,7 +287,7 @@ class Predicting:
         [1, 2, 1, 2]
         """
         check_is_fitted(self)
-        return recommendations(self, rows, n, answered)
+        return recommendations(self, rows, n, answered, columns, by)
 
     @property
     def feature_effects_(self) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from scipy.stats import rankdata
 
 from onebit.completers.error_bars import error_draws
 from onebit.completers.filling import known_observations, known_shares
+from onebit.completers.linking import linked
 from onebit.completers.questions import check_share
 from onebit.data.observations import Observations
 from onebit.data.sides import MEMBERS
@@ -83,17 +84,26 @@ def summary(
     scale: str,
     population: bool = False,
     callback: Any = None,
+    like: Any = None,
+    anchors: Any = None,
 ) -> pd.DataFrame:
     """Return one line a row (or column); see ``PairClassifier.row_summary``."""
     check_share(level, "level")
     if scale not in SCALES:
         raise ValueError(f'scale is "logit" or "irt", got {scale!r}')
+    if like is not None and scale != "irt":
+        raise ValueError('like takes over the scale of item response theory: it goes with scale="irt"')
+    if anchors is not None and like is None:
+        raise ValueError("anchors are the columns that link to the scale of like, which is missing")
     names = ("rows", "columns")
     codes = codes_of(model, side, ids, names[side])
     wanted = np.unique(codes_of(model, 1 - side, others, names[1 - side]))
     known = known_observations(model)
     draws, words = error_draws(model, callback, scale)
-    placed = Scale.of(draws) if scale == "irt" else None
+    placed = shown = Scale.of(draws) if scale == "irt" else None
+    if placed is not None and like is not None:
+        shown, said = linked(placed, model, like, codes_of(model, 1, anchors, "anchors"), callback)
+        words = f"{said} {words}"
     shares = drawn_shares(model, side, codes, wanted, draws, known, population)
     tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
     low, high = np.quantile(shares.drawn, tails, axis=1)
@@ -116,8 +126,8 @@ def summary(
     }
     if not population:
         parts |= _whatever_blanks_are(known, side, codes, wanted)
-    if placed is not None:
-        parts |= _on_scale(placed, side, codes, known)
+    if placed is not None and shown is not None:
+        parts |= _on_scale(placed, shown, side, codes, known)
     elif draws.hierarchy.has_effect(side):
         effects = draws.effect_draws(side)[codes]
         parts |= {"effect": effects.mean(axis=1), "effect_se": effects.std(axis=1, ddof=1)}
@@ -219,22 +229,22 @@ def _answered(
 
 
 def _on_scale(
-    placed: Scale, side: int, codes: NDArray[np.int32], known: Observations
+    placed: Scale, shown: Scale, side: int, codes: NDArray[np.int32], known: Observations
 ) -> dict[str, Array]:
-    """Return what psychometricians publish of rows, or of columns."""
+    """Return what psychometricians publish of rows, or of columns, in the units that are ``shown``."""
     view = known.by_row
     fits = placed.fit_statistics(view.owners(), view.index, (view.sign > 0).astype(float))[side]
     if side == 0:
-        found = {"ability": placed.abilities[0], "ability_se": placed.abilities[1]}
+        found = {"ability": shown.abilities[0], "ability_se": shown.abilities[1]}
     else:
         counts, yes = _answered(known, 1, len(placed.slope))
         # Answers that are all the same say nothing of how an item tells rows apart, unless all do alike.
         unlike = ((yes > 0) & (yes < counts)) | placed.common_slope
         found = {
-            "difficulty": placed.difficulties[0],
-            "difficulty_se": placed.difficulties[1],
-            "discrimination": np.where(unlike, placed.discriminations[0], np.nan),
-            "discrimination_se": np.where(unlike, placed.discriminations[1], np.nan),
+            "difficulty": shown.difficulties[0],
+            "difficulty_se": shown.difficulties[1],
+            "discrimination": np.where(unlike, shown.discriminations[0], np.nan),
+            "discrimination_se": np.where(unlike, shown.discriminations[1], np.nan),
         }
     found |= {"infit": fits[0], "outfit": fits[1]}
     if side == 1:

@@ -20,6 +20,9 @@ from onebit.model.draws import Draws
 from onebit.model.hierarchy import Hierarchy
 
 Array = NDArray[np.float64]
+Codes = NDArray[np.integer]
+# The least variance, or standard error, that is divided by.
+_LEAST = 1e-12
 
 
 # The models that have this scale.
@@ -36,7 +39,7 @@ class Scale:
     Attributes
     ----------
     ability : ndarray of shape (rows, draws)
-        With mean zero and variance one under every draw.
+        With mean zero and variance one under every draw; of a linked scale, of the other one's rows.
     slope, intercept : ndarray of shape (columns, draws)
         ``logit P = slope ability + intercept``: the slope is the discrimination.
     """
@@ -70,6 +73,46 @@ class Scale:
         centre, size = latent.mean(axis=0), latent.std(axis=0)
         sign = _signs(slope * size)
         return cls(sign * (latent - centre) / size, sign * slope * size, intercept + slope * centre)
+
+    def linked(self, other: Scale, own: Codes, others: Codes) -> tuple[Scale, Array]:
+        """Put this scale in the units of another, by items that both have.
+
+        ``ability A + B`` are the abilities there, with ``A`` and ``B`` such that slopes and intercepts
+        of the common items (codes ``own`` here, ``others`` there) agree on average, each weighed by its
+        precision. Draws of both are put side by side as independent ones, so that what either does not
+        know of the items is in the standard errors. Where models share answers these are too large.
+
+        Returns
+        -------
+        Scale, ndarray
+            The linked scale, and by how many standard errors each common item's intercept has moved.
+        """
+        if self.common_slope != other.common_slope:
+            raise ValueError(
+                "a Rasch model and a two-parameter one have no common scale: link models of one kind"
+            )
+        beside = np.arange(self.slope.shape[1]) % other.slope.shape[1]
+        slope, theirs = self.slope[own], other.slope[others][:, beside]
+        intercept, thither = self.intercept[own], other.intercept[others][:, beside]
+        sure, surer = (
+            (1.0 / np.maximum(one.var(axis=1) + two.var(axis=1), _LEAST))[:, None]
+            for one, two in ((slope, theirs), (intercept, thither))
+        )
+        steep = (sure * theirs).sum(axis=0)
+        drop = (surer * theirs).sum(axis=0)
+        for total in (steep, drop, (sure * slope).sum(axis=0)):
+            if total.mean() <= 3.0 * total.std():
+                raise ValueError(
+                    "the common columns do not tell abilities apart: their discriminations are zero on "
+                    "average, or too uncertain to link by"
+                )
+        size = (sure * slope).sum(axis=0) / steep
+        shift = (surer * (intercept - thither)).sum(axis=0) / drop
+        found = Scale(
+            self.ability * size + shift, self.slope / size, self.intercept - self.slope * shift / size
+        )
+        moved = found.intercept[own] - thither
+        return found, moved.mean(axis=1) / np.maximum(moved.std(axis=1, ddof=1), _LEAST)
 
     @property
     def common_slope(self) -> bool:

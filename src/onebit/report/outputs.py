@@ -15,6 +15,7 @@ from onebit.completers.base import PairClassifier
 from onebit.completers.filling import (
     BLOCK,
     best_columns,
+    best_rows,
     block_values,
     candidates,
     fill,
@@ -102,38 +103,44 @@ def summary_table(model: PairClassifier, side: int, summary: pd.DataFrame) -> pa
     return pa.table(parts)
 
 
-def block_rows(model: PairClassifier, top: int | None = None) -> int:
-    """Return how many rows of the matrix go into one table."""
+def block_rows(model: PairClassifier, top: int | None = None, side: int = 0) -> int:
+    """Return how many rows of the matrix (or columns that lists are made for) go into one table."""
     entries = len(model.columns_) if top is None else candidates(model, top)
+    if side == 1:
+        entries = len(model.rows_)
     return max(1, BLOCK // max(entries, 1))
 
 
 def best_blanks(
     model: PairClassifier,
     count: int,
-    rows: Codes,
+    codes: Codes,
     *,
+    side: int = 0,
     answered: bool = False,
     least: float | None = None,
 ) -> Iterator[pa.Table]:
     """Yield the ``count`` columns that each row most likely says yes to, best first.
+
+    With ``side`` 1: the rows that most likely say yes to each column.
 
     No line is marked as certified: the best of each row are a selection, of which a certificate of all
     predictions does not speak. With ``least``, the threshold of a certificate of lists, only lines with a
     probability of at least this are kept, and marked. Lists are then those of the certificate: entries
     with a held-out answer, which they may hold, are left out of what is written.
     """
-    row_ids, column_ids = ids_of(model.rows_), ids_of(model.columns_)
-    row_name, column_name = id_names(model)
-    lists = best_columns(model, count, rows, answered)
+    ids_there = ids_of(model.rows_), ids_of(model.columns_)
+    names = id_names(model)
+    lists = (best_columns, best_rows)[side](model, count, codes, answered)
     if least is not None:
-        lists = kept_of_lists(model, count, rows, least)
+        lists = kept_of_lists(model, count, codes, least)
     for row, rank, column, found in lists:
-        ids = {
-            row_name: row_ids.take(pa.array(row)),
-            "rank": pa.array(rank),
-            column_name: column_ids.take(pa.array(column)),
-        }
+        own, other = (
+            ids.take(pa.array(there)) for ids, there in zip(ids_there, (row, column), strict=True)
+        )
+        if side == 1:
+            own, other = other, own
+        ids = {names[side]: own, "rank": pa.array(rank), names[1 - side]: other}
         table = _table(model, ids, found)
         if least is not None:
             table = table.append_column("certified", pa.array(np.ones(table.num_rows, dtype=bool)))
