@@ -188,6 +188,7 @@ def test_the_report_lists_the_items_and_what_to_look_at_first():
     assert by_name["5"].discrimination == f"{line.discrimination:.2f} ± {line.discrimination_se:.2f}"
     assert [item.remark == "" for item in items] == sorted(item.remark == "" for item in items)
     page = render_report(model)
+    assert page.index("As a test") < page.index("What the data looks like")
     assert page.count("is its key reversed?") == 1
     assert page.count("the reverse is true: those further on get yes less often") == 1
     assert "somewhat too small" not in page

@@ -411,7 +411,8 @@ def test_a_chain_that_has_not_mixed_is_called_that():
     [
         ({"n_samples": 0}, "n_samples must be an integer of at least 1 and at most 1,000,000, got 0"),
         ({"n_burn_in": -1}, "n_burn_in must be an integer of at least 0, got -1"),
-        ({"n_chains": 0}, "n_chains must be an integer of at least 1, got 0"),
+        ({"n_chains": 0}, "n_chains must be an integer of at least 1 and at most 1,000, got 0"),
+        ({"n_chains": 10**7}, "n_chains must be an integer of at least 1 and at most 1,000, got"),
         ({"inference": "mcmc"}, "inference must be one of 'variational', 'sampling', got 'mcmc'"),
         ({"settle": 0.0}, "settle must be a positive finite number of at most 1 or one of None, 'auto'"),
         ({"settle": 5}, "of at most 1 or one of None, 'auto', got 5"),

@@ -30,7 +30,7 @@ from onebit.engine.cpu.threads import thread_count
 from onebit.engine.crew import Callback
 from onebit.engine.fitting import Fitted, fit
 from onebit.engine.recipe import Recipe
-from onebit.engine.sampling.plan import MOST_DRAWS
+from onebit.engine.sampling.plan import MOST_CHAINS, MOST_DRAWS
 from onebit.engine.workers import Machine, workers
 from onebit.model.losses import GIBBS, HINGE
 from onebit.model.posterior import Posterior
@@ -133,7 +133,7 @@ class AutoCompleter(PairClassifier):
         "effort": OneOf(tuple(EFFORTS)),
         "sampling_seconds": Either(Positive(), OneOf((0, 0.0, None))),
         "n_samples": Either(Whole(1, MOST_DRAWS), OneOf((None,))),
-        "n_chains": Either(Whole(1), OneOf((None,))),
+        "n_chains": Either(Whole(1, MOST_CHAINS), OneOf((None,))),
         "n_burn_in": Either(Whole(0), OneOf((None,))),
     }
 

@@ -29,7 +29,7 @@ from onebit.engine.crew import Callback
 from onebit.engine.descent import Fit, Schedule
 from onebit.engine.fitting import TOO_FEW_TO_CALIBRATE, Fitted, fit
 from onebit.engine.recipe import Recipe
-from onebit.engine.sampling.plan import MOST_DRAWS, Plan
+from onebit.engine.sampling.plan import MOST_CHAINS, MOST_DRAWS, Plan
 from onebit.engine.workers import Machine, workers
 from onebit.model.calibration import Calibration, Sigmoid, natural_calibration
 from onebit.model.diagnostics import DIAGNOSTICS, FEWEST_DRAWS, Mixing
@@ -52,7 +52,7 @@ CHECKS: dict[str, Check] = {
     "inference": OneOf(("variational", "sampling")),
     "n_samples": Whole(1, MOST_DRAWS),
     "n_burn_in": Whole(0),
-    "n_chains": Whole(1),
+    "n_chains": Whole(1, MOST_CHAINS),
     "n_thin": Whole(1),
     "settle": Either(Positive(most=1.0), OneOf((None, "auto"))),
     "keep_mb": Positive(),

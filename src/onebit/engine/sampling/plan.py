@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 # Of a chain: what is watched of each is held.
 MOST_DRAWS = 10**6
+# Each chain has a state of its own, as large as a model.
+MOST_CHAINS = 1000
 # The draws of a chain in its first stretch.
 _FIRST_STRETCH = 100
 
