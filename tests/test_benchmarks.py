@@ -495,7 +495,7 @@ def test_the_page_of_questions_has_every_contestant_and_covers(tmp_path, monkeyp
     monkeypatch.setattr(asking, "MOST_ROWS", 6)
     monkeypatch.setattr(asking, "SCALE_SIZES", ((60, 8),))
     monkeypatch.setattr(asking, "CLASSES", ((12, 5, 0.5),))
-    monkeypatch.setattr(asking, "YEARS", ((40, 6, 4),))
+    monkeypatch.setattr(asking, "YEARS", ((80, 10, 8),))
     monkeypatch.setattr(asking, "ProcessPoolExecutor", lambda _: HERE)
     page, results = tmp_path / "asking.md", tmp_path / "r.jsonl"
     arguments = ["--data", str(tmp_path), "--output", str(page), "--results", str(results)]
@@ -507,8 +507,8 @@ def test_the_page_of_questions_has_every_contestant_and_covers(tmp_path, monkeyp
     assert (tmp_path / "asking.png").stat().st_size > 10_000
     assert "| 12 x 5 | half | -m 2pl |" in text
     assert "| 12 x 5 | half | default |" in text
-    assert "| Rasch | 40 x 6 | 4 |" in text
-    assert "| 2PL | 40 x 6 | 4 |" in text
+    assert "| Rasch | 80 x 10 | 8 |" in text
+    assert "| 2PL | 80 x 10 | 8 |" in text
     lines = [line for part in results.read_text().splitlines() for line in json.loads(part)["lines"]]
     found = pd.DataFrame([line for line in lines if line["split"] == "iid"])
     errors = (found["share"] - found["truth"]).abs().groupby(found["method"]).mean()

@@ -253,6 +253,10 @@ def test_lists_of_columns_go_by_the_same_probabilities(folder, model):
     assert one.columns.tolist()[:3] == ["exercise", "rank", "student"]
     assert one["student"].tolist() == theirs["student"].tolist()
     np.testing.assert_allclose(one["probability"], theirs["probability"], atol=1e-6)
+    all_of = pd.read_csv(
+        io.StringIO(run(*words[:3], 99, *words[4:], "--col", exercise, "--answered").stdout)
+    )
+    assert sorted(all_of["student"]) == sorted(model.rows_.labels)
     every = pd.read_csv(io.StringIO(run(*words).stdout))
     assert every.groupby("exercise").size().max() == 3
     wrong = {

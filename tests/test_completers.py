@@ -291,6 +291,27 @@ def test_lists_of_columns_are_the_likeliest_blanks_of_each(make, named, fitted, 
     assert len(model.recommend(columns=3, n=1000, by="column")) == blanks
 
 
+def test_lists_of_columns_know_folded_in_answers_and_any_order_of_rows():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        rng.integers(0, 2, (4, 3)).astype(float), ["r9", "r10", "r2", "r1"], ["c2", "c10", "c1"]
+    )
+    table = table.where(rng.random(table.shape) < 0.7)
+    pairs = [(row, column) for row in table.index for column in table if table.notna().loc[row, column]]
+    model = LogisticCompleter(1, random_state=0).fit(table)
+    assert not np.array_equal(model.rows_.listed, np.arange(len(model.rows_)))
+    model.fold_in([("new", "c1"), ("new", "c2")], [1, 0])
+    everywhere = model.complete(everywhere=True)
+    known = {*pairs, ("new", "c1"), ("new", "c2")}
+    listed = model.recommend(n=9, by="column")
+    for column in ("c1", "c2", "c10"):
+        lines = listed[listed["column"] == column]
+        blank = [row for row in everywhere.index if (row, column) not in known]
+        assert sorted(lines["row"]) == sorted(blank)
+        np.testing.assert_allclose(lines["probability"], everywhere.loc[lines["row"], column])
+        assert lines["probability"].is_monotonic_decreasing
+
+
 def test_whose_lists_are_wanted_is_said_clearly(named):
     model = LogisticCompleter(1).fit(*named)
     with pytest.raises(

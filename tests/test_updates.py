@@ -17,6 +17,7 @@ from onebit import (
     NuclearNormCompleter,
     simulate,
 )
+from onebit.engine.sampling import update as sampled_update
 from onebit.report.summary import summary
 
 GRID = np.linspace(-12.0, 12.0, 4001)
@@ -504,3 +505,41 @@ def test_what_cannot_be_updated_says_so(stream, saved):
     hinge.fit(*(part[:500] for part in stream[0]))
     with pytest.raises(ValueError, match="draws of the hinge loss cannot take up new answers"):
         hinge.partial_fit([(0, 1)], [1])
+
+
+def test_new_rows_and_new_columns_at_once_stand_the_same_way_round_as_the_known_ones():
+    """A two-parameter test, and a second one with some of its items; one of these used to run away."""
+    reversed_draws = 0
+    for seed in (5, 11):
+        rng = np.random.default_rng(seed)
+        slope, difficulty = rng.lognormal(0.1, 0.3, 26), rng.standard_normal(26)
+        parts = []
+        for prefix, mean, items in (("a", 0.0, np.arange(16)), ("b", 0.6, np.arange(10, 26))):
+            ability = mean + rng.standard_normal(80)
+            chance = 1 / (1 + np.exp(-slope[items] * (ability[:, None] - difficulty[items])))
+            yes = (rng.random((80, 16)) < chance).astype(int)
+            parts.append(([(f"{prefix}{i}", int(j)) for i in range(80) for j in items], yes.ravel()))
+        model = LogisticCompleter(
+            1, effects="columns", pattern=None, prior_scale=0.1, inference="sampling", n_samples=50,
+            n_burn_in=40, n_chains=2, random_state=0,
+        )  # fmt: skip
+        model.fit(*parts[0]).partial_fit(*parts[1])
+        slopes, abilities = model.draws_.columns[:, :, 0], model.draws_.rows[:, :, 0]
+        assert max(np.abs(slopes).max(), np.abs(abilities).max()) < 20.0
+        reversed_draws += int((slopes[:16].sum(axis=0) * slopes[16:].sum(axis=0) < 0.0).sum())
+    assert reversed_draws < 10
+
+
+def test_an_update_beyond_all_numbers_is_refused_and_changes_nothing(monkeypatch):
+    world = simulate.world("B1", rank=1, shape=(20, 10), density=0.6, seed=0)
+    model = LogisticCompleter(1, inference="sampling", n_samples=10, n_burn_in=5, random_state=0)
+    model.fit(world.pairs, world.answers)
+    before = model.draws_.rows.copy()
+    monkeypatch.setattr(
+        sampled_update._Begun, "moved", lambda part, *_: np.full_like(part.anchor, np.inf)
+    )
+    with pytest.raises(FloatingPointError, match="fit again with all answers"):
+        model.partial_fit([(99, 0), (99, 1)], [1, 0])
+    np.testing.assert_array_equal(model.draws_.rows, before)
+    assert model.updates_.times == 0
+    assert len(model.rows_) == 20

@@ -144,6 +144,35 @@ def test_a_side_that_walks_ahead_changes_no_round(loss, gpu, monkeypatch):
     np.testing.assert_array_equal(descended(), ahead)
 
 
+def test_a_walk_that_was_begun_does_not_outlive_the_table_that_it_gathered(gpu, monkeypatch):
+    seen = random_answers((6, 5), 0.8, 1)
+    hierarchy = hierarchy_of(seen, 2)
+    monkeypatch.setattr(side, "pays", lambda *_: True)
+    losses = []
+    for ahead in (False, True):
+        (sides,) = both_sides(seen, hierarchy, True, gpu)
+        sides[0].lead_to(sides[1] if ahead else None)
+        one_pass(sides, hierarchy, 0, LOGISTIC)
+        sides[0].gather_whole()
+        losses.append(one_pass(sides, hierarchy, 1, LOGISTIC))
+    assert losses[0] == losses[1]
+
+
+def test_the_memory_that_is_planned_holds_the_halved_tables(gpu, monkeypatch):
+    monkeypatch.setattr(side, "pays", lambda *_: True)
+    planned, held = [], []
+    for rows in (5, 7):
+        seen = random_answers((rows, 4), 1.0, 1)
+        hierarchy = hierarchy_of(seen, 10)
+        planned.append(state_bytes(seen.shape, 10**4, hierarchy, True))
+        (sides,) = both_sides(seen, hierarchy, True, gpu)
+        parts = [sides[0].mean, sides[0].covariance, sides[0].lines, sides[0].table.lines]
+        held.append(sum(part.nbytes for part in parts))
+    before = 8 * (11 + packed_size(11))  # of a half step, which is planned for besides
+    scratch = 4 * LineLayout(10).partial
+    assert planned[1] - planned[0] >= held[1] - held[0] + 2 * (before + scratch)
+
+
 @pytest.mark.parametrize("changed", [0, 1])
 def test_a_walk_that_was_begun_does_not_outlive_a_change_of_lines(changed, gpu):
     seen = random_answers((6, 5), 0.8, 1)
@@ -182,20 +211,28 @@ def cut(monkeypatch, chunk, group, scratch):
     monkeypatch.setattr(data, "SCRATCH", scratch)
 
 
-def test_rows_of_many_chunks_and_batches_give_the_same(monkeypatch, cpu, gpu, device):
-    """A row of 60 answers beside rows of one: in chunks of 8, three chunks a group, two a batch."""
+@pytest.mark.parametrize(("rank", "halve"), [(2, False), (2, True), (14, False)])
+def test_rows_of_many_chunks_and_batches_give_the_same(rank, halve, monkeypatch, cpu, gpu):
+    """A row of 60 answers beside rows of one: in chunks of 8, three chunks a group, two a batch.
+
+    Systems of a thread each, from whole and from halved tables, and of a warp each.
+    """
+    monkeypatch.setattr(side, "pays", lambda *_: halve)
     rng = np.random.default_rng(0)
     pairs = np.array([(0, j % 5) for j in range(60)] + [(i, i % 5) for i in range(1, 6)])
     seen = Observations.from_pairs(pairs, rng.choice([-1, 1], len(pairs)))
-    hierarchy = hierarchy_of(seen, 2)
-    cut(monkeypatch, 8, 3, 2 * 4 * LineLayout(2).partial)
+    hierarchy = hierarchy_of(seen, rank)
+    cut(monkeypatch, 8, 3, 2 * 4 * LineLayout(rank).partial)
     theirs, ours = both_sides(seen, hierarchy, True, cpu, gpu)
     assert len(ours[0].walk.batches) > 2
     assert max(len(batch.group_begin) for batch in ours[0].walk.batches) == 3
     for k in (0, 1):
         expected, found = (one_pass(each, hierarchy, k, LOGISTIC) for each in (theirs, ours))
-        assert found == pytest.approx(expected, rel=1e-6)
-        np.testing.assert_allclose(ours[k].gaussians().mean, theirs[k].gaussians().mean, atol=1e-5)
+        assert found == pytest.approx(expected, rel=3e-5 if halve else 1e-6)
+        near = 2e-4 if halve else 1e-5
+        np.testing.assert_allclose(ours[k].gaussians().mean, theirs[k].gaussians().mean, atol=near)
+    if rank > 2:  # more factors than the table has: their directions are anybody's
+        return
     expected, found = (each.start(seen, hierarchy, np.random.default_rng(0)) for each in (cpu, gpu))
     np.testing.assert_allclose(to_host(found.rows), expected.rows, atol=1e-4)
 

@@ -177,7 +177,9 @@ def _summary(
         fitted = loaded(model, threads)
         check_not_source(output, fitted)
         if like is not None:
-            asked |= {"like": loaded(like, threads), "anchors": named_ids(fitted, 1, anchors)}
+            other = loaded(like, threads)
+            check_not_source(output, other)
+            asked |= {"like": other, "anchors": named_ids(fitted, 1, anchors)}
         own, others = named_ids(fitted, side, of), named_ids(fitted, 1 - side, over)
         with voice.fitting("sampling for error bars") as callback:
             if side == 0:

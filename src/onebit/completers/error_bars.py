@@ -24,6 +24,7 @@ from onebit.model.irt import OF_ITEM_RESPONSES
 CHAINS, BURN_IN, SAMPLES = 4, 50, 200
 # Beyond this share of the fit's answers, updates have narrowed what all rows or columns share too far.
 LARGE_UPDATES = 0.5
+_AT_ITS_END = "ends of intervals by two to three times that"
 
 
 def error_draws(model: Any, callback: Any = None, scale: str = "logit") -> tuple[Draws, str]:
@@ -75,6 +76,11 @@ def _sampled_draws(model: Any, own: Any, callback: Any) -> tuple[Draws, str]:
     return sampled.draws_, words
 
 
+def caveats(words: str) -> str:
+    """Return what is said of draws beyond how far estimates move, as in ``error_draws``."""
+    return words.partition(_AT_ITS_END)[2].strip("., ;")
+
+
 def _words(what: str, sampled: Any) -> str:
     """Say what draws are, and whether their chains had mixed."""
     mixing = Mixing.of(sampled.diagnostics_)
@@ -82,7 +88,7 @@ def _words(what: str, sampled: Any) -> str:
     each = min(sampled.draws_.count, max(np.nan_to_num(mixing.ess, nan=np.inf), 1.0)) ** -0.5
     said = (
         f"Error bars are those of {what}: from run to run, estimates move by about {each:.2f} of "
-        "their standard errors, ends of intervals by two to three times that"
+        f"their standard errors, {_AT_ITS_END}"
     )
     if mixing.verdict in ("mixed", "roughly mixed"):
         said += "."

@@ -60,8 +60,8 @@ class Interviewing:
             random: intervals are wider by what that leaves to chance.
         like : fitted model, optional
             With ``scale="irt"``: abilities in the units of that model's rows (an earlier year's), by way
-            of the columns that both know. Where the models share answers, as after an update, standard
-            errors are somewhat too large.
+            of the columns that both know. Where the models share answers standard errors are somewhat
+            too large; a model that was updated is refused.
         anchors : ids, optional
             The columns to link by, if not all common ones.
         callback : callable, optional

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onebit.completers.error_bars import error_draws
+from onebit.completers.error_bars import caveats, error_draws
 from onebit.model.irt import Scale
 
 # Fewer common columns say nothing of whether they have stayed what they were.
@@ -24,24 +24,60 @@ def linked(
     ``anchors`` are the codes of the columns to link by, of which those count that both models know.
     """
     if not hasattr(like, "columns_"):
-        raise ValueError(f"like is a fitted model, whose scale is to be taken over; got {like!r}")
-    there = like.columns_.encode(model.columns_.labels[anchors])
+        raise ValueError(
+            f"like is a fitted model, whose scale is to be taken over; got a {type(like).__name__}"
+        )
+    if model.updates_.times or like.updates_.times:
+        raise ValueError(
+            "a model that was updated since its fit cannot be put on another's scale: rows that came by "
+            "updates are drawn towards the mean of the fitted ones. Fit the new answers apart, or all "
+            "answers anew, and link that"
+        )
+    anchors = np.unique(anchors)
+    try:
+        there = like.columns_.encode(model.columns_.labels[anchors])
+        draws, words = error_draws(like, callback, "irt")
+        other = Scale.of(draws)
+    except ValueError as error:
+        raise ValueError(f"of the other model, whose scale is to be taken over: {error}") from None
     own, others = anchors[there >= 0], there[there >= 0]
     if len(own) < FEWEST:
         raise ValueError(
             f"scales are linked by at least {FEWEST} columns that both models know, and these are "
             f"{len(own)}; the same question must have the same id in both"
         )
-    found, moved = placed.linked(Scale.of(error_draws(like, callback, "irt")[0]), own, others)
-    words = (
+    found, _ = placed.linked(other, own, others)
+    said = (
         f"Abilities and items are on the scale of the other model, whose {len(like.rows_.listed):,} rows "
         f"have mean 0 and variance 1, by way of {len(own):,} common columns, if these have stayed as "
         "difficult as they were"
     )
-    far = np.flatnonzero(np.abs(moved) > MOVED)
+    far = _moved(placed, other, own, others)
     if len(far):
-        furthest = own[far[np.argsort(-np.abs(moved[far]))]][:NAMED]
-        names = ", ".join(str(each) for each in model.columns_.labels[furthest])
+        names = ", ".join(str(each) for each in model.columns_.labels[own[far[:NAMED]]])
         more = f" and {len(far) - NAMED:,} more" if len(far) > NAMED else ""
-        words += f"; {names}{more} moved by over {MOVED:.0f} standard errors: link by the others"
-    return found, words + "."
+        enough = len(own) - len(far) >= FEWEST
+        said += (
+            f"; {names}{more} moved by over {MOVED:.0f} standard errors against the others: link by the "
+            f"others{'' if enough else ', of which there are too few'}"
+        )
+    also = caveats(words)
+    return found, said + "." + (f" The other model's error bars: {also}" if also else "")
+
+
+def _moved(
+    placed: Scale, other: Scale, own: NDArray[np.int32], others: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """Return the places of the columns that have moved, the furthest first.
+
+    One at a time, and the others are linked anew without it: one that has moved far moves the link, and
+    against that all others seem to have moved the other way.
+    """
+    left, far = np.arange(len(own)), []
+    while len(left) >= FEWEST:
+        moved = np.abs(placed.linked(other, own[left], others[left])[1])
+        if moved.max() <= MOVED:
+            break
+        far.append(left[np.argmax(moved)])
+        left = np.delete(left, np.argmax(moved))
+    return np.array(far, dtype=np.int64)

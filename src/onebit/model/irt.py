@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.integer]
 # The least variance, or standard error, that is divided by.
 _LEAST = 1e-12
+# Fewer draws do not tell how sure a link is.
+FEWEST_DRAWS = 10
 
 
 # The models that have this scale.
@@ -79,8 +81,8 @@ class Scale:
 
         ``ability A + B`` are the abilities there, with ``A`` and ``B`` such that slopes and intercepts
         of the common items (codes ``own`` here, ``others`` there) agree on average, each weighed by its
-        precision. Draws of both are put side by side as independent ones, so that what either does not
-        know of the items is in the standard errors. Where models share answers these are too large.
+        precision and turned so that its slope is positive. Draws of both are paired at random, so that
+        what either does not know of the items is in the standard errors.
 
         Returns
         -------
@@ -91,28 +93,44 @@ class Scale:
             raise ValueError(
                 "a Rasch model and a two-parameter one have no common scale: link models of one kind"
             )
-        beside = np.arange(self.slope.shape[1]) % other.slope.shape[1]
-        slope, theirs = self.slope[own], other.slope[others][:, beside]
-        intercept, thither = self.intercept[own], other.intercept[others][:, beside]
-        sure, surer = (
-            (1.0 / np.maximum(one.var(axis=1) + two.var(axis=1), _LEAST))[:, None]
-            for one, two in ((slope, theirs), (intercept, thither))
+        if min(self.slope.shape[1], other.slope.shape[1]) < FEWEST_DRAWS:
+            raise ValueError(f"scales are linked by at least {FEWEST_DRAWS} draws of each model")
+        pairing = self._paired(other)
+        slope, other_slope = self.slope[own], other.slope[others][:, pairing]
+        intercept, other_intercept = self.intercept[own], other.intercept[others][:, pairing]
+        # Which end of the abilities is up is nobody's to know, of either model.
+        turn = 1.0 if (slope.mean(axis=1) * other_slope.mean(axis=1)).sum() >= 0.0 else -1.0
+        slope = turn * slope
+        sign = np.where(other_slope.mean(axis=1) < 0.0, -1.0, 1.0)
+        by_slope, by_intercept = (
+            sign / np.maximum(one.var(axis=1) + two.var(axis=1), _LEAST)
+            for one, two in ((slope, other_slope), (intercept, other_intercept))
         )
-        steep = (sure * theirs).sum(axis=0)
-        drop = (surer * theirs).sum(axis=0)
-        for total in (steep, drop, (sure * slope).sum(axis=0)):
-            if total.mean() <= 3.0 * total.std():
-                raise ValueError(
-                    "the common columns do not tell abilities apart: their discriminations are zero on "
-                    "average, or too uncertain to link by"
-                )
-        size = (sure * slope).sum(axis=0) / steep
-        shift = (surer * (intercept - thither)).sum(axis=0) / drop
+        sums = by_slope @ slope, by_slope @ other_slope, by_intercept @ other_slope
+        if any(total.mean() <= 3.0 * total.std() for total in sums):
+            raise ValueError(
+                "the common columns do not tell abilities apart: their discriminations are too near to "
+                "zero, or too uncertain, to link by"
+            )
+        size = sums[0] / sums[1]
+        shift = by_intercept @ (intercept - other_intercept) / sums[2]
         found = Scale(
-            self.ability * size + shift, self.slope / size, self.intercept - self.slope * shift / size
-        )
-        moved = found.intercept[own] - thither
+            turn * self.ability * size + shift, turn * self.slope / size,
+            self.intercept - turn * self.slope * shift / size,
+        )  # fmt: skip
+        moved = found.intercept[own] - other_intercept
         return found, moved.mean(axis=1) / np.maximum(moved.std(axis=1, ddof=1), _LEAST)
+
+    def _paired(self, other: Scale) -> NDArray[np.int64]:
+        """Return a draw of another scale for each of this one.
+
+        At random: runs with one seed have drawn with the same random numbers, and go up and down together
+        though they know nothing of each other. The draws of one and the same run stay together.
+        """
+        count, there = self.slope.shape[1], other.slope.shape[1]
+        if np.array_equal(self.intercept, other.intercept):
+            return np.arange(count)
+        return np.resize(np.random.default_rng(0).permutation(there), count)
 
     @property
     def common_slope(self) -> bool:

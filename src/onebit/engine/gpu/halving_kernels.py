@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from onebit.engine.gpu.kernels import _MOST
+from onebit.engine.gpu.kernels import _MOST, line_steps
 
 
 @triton.jit
@@ -34,9 +34,7 @@ def halve(
     far = tl.maximum(tl.sqrt(tl.max(own, axis=1)), 1e-6)
     # The upper half of a number in single precision is one, too.
     reach = (far.to(tl.int32, bitcast=True) + 0xFFFF) >> 16
-    far = (reach << 16).to(tl.float32, bitcast=True)
-    in_line = far * (1.0 / _MOST)
-    step = far * in_line
+    step, in_line = line_steps(reach)
     low = tl.arange(0, LOW)
     high = LOW + tl.arange(0, HIGH)
     lines = out + row * HALF_STRIDE

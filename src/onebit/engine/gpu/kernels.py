@@ -68,6 +68,13 @@ def _chunk_bounds(start, chunk_row, row_chunk, chunk, CHUNK: tl.constexpr):
 
 
 @triton.jit
+def line_steps(reach):
+    """Return the steps of a halved line's second moments, and of its means, in units."""
+    far = (reach << 16).to(tl.float32, bitcast=True)
+    return far * far * (1.0 / _MOST), far * (1.0 / _MOST)
+
+
+@triton.jit
 def _both_parts(
     table, answer, there, low, high, inside,
     SIZE: tl.constexpr, STRIDE: tl.constexpr, HALVED: tl.constexpr,
@@ -136,9 +143,7 @@ def walk(
         coming = tl.load(answers + begin + later + BLOCK, mask=later + BLOCK < count, other=0)
         step = 1.0
         if HALVED:
-            far = (reach.to(tl.int32) << 16).to(tl.float32, bitcast=True)
-            in_line = far * (1.0 / _MOST)
-            step = far * in_line
+            step, in_line = line_steps(reach.to(tl.int32))
             steps = tl.where(high[None, :] < LAST, step[:, None], in_line[:, None])
             tile_low = tile_low.to(tl.float32)
             tile_high = tile_high.to(tl.float32) * tl.where(high[None, :] == SIZE - 1, 1.0, steps)

@@ -37,8 +37,10 @@ Single = NDArray[np.float32]
 
 # Rows and columns in turn, at most so often, until draws move by less than this on average.
 ROUNDS, SETTLED = 12, 0.005
-# Steps to the minimum: majorised ones, which cannot overshoot, then Newton's.
+# Steps to the minimum: majorised ones, which cannot overshoot, then Newton's, unless they go further than
+# so many times the step before: then they may have gone astray.
 MAJORISED, STEPS = 2, 5
+FURTHER = 4.0
 # Unless no coordinate moves by this much any more.
 SMALLEST = 0.01
 # Members of the other side whose directions stand for those of the old answers.
@@ -63,14 +65,26 @@ def updated_draws(
     view = touched[0].view
     noise = by_row, np.ascontiguousarray(by_row[:, np.lexsort((view.owners(), view.index))])
     moved = [part.anchor.copy() for part in begun]
-    for _ in range(ROUNDS):
+    # New members find their place by those that have one: among themselves they could as well stand the
+    # other way round.
+    placed = [~part.fresh for part in touched]
+    for side, part in enumerate(begun):
+        weight, found = part.told_by(placed[1 - side])
+        moved[side] = part.moved(moved[1 - side], noise[side], weight, temperature, pool)
+        placed[side] |= found
+    for _ in range(ROUNDS - 1):
         change = 0.0
         for side, part in enumerate(begun):
             last = moved[side]
-            moved[side] = part.moved(moved[1 - side], noise[side], temperature, pool)
-            change = max(change, float(np.abs(moved[side] - last).mean()) if last.size else 0.0)
+            moved[side] = part.moved(moved[1 - side], noise[side], part.view.weight, temperature, pool)
+            with np.errstate(invalid="ignore", over="ignore"):  # refused below
+                change = max(change, float(np.abs(moved[side] - last).mean()) if last.size else 0.0)
         if change < SETTLED:
             break
+    if not all(np.isfinite(part).all() for part in moved):
+        raise FloatingPointError(
+            "the new answers move the kept draws beyond all numbers; fit again with all answers"
+        )
     sides = []
     for side, part in enumerate(begun):
         old = draws.sides[side]
@@ -164,14 +178,24 @@ class _Begun:
         noise = rng.standard_normal((count, *mean.shape))
         return (mean + np.sqrt(variance) * noise).astype(np.float32)
 
-    def moved(self, facing: Single, noise: Single, temperature: float, pool: Threads) -> Single:
+    def told_by(self, placed: NDArray[np.bool_]) -> tuple[Single, NDArray[np.bool_]]:
+        """Return the answers' weights, zero where the other member has no place, and who has others."""
+        view = self.view
+        weight = view.weight if len(view.weight) else np.ones(len(view.index), np.float32)
+        counted = placed[view.index]
+        found = np.bincount(view.owners(), counted, len(self.anchor)) > 0
+        return np.where(counted, weight, np.float32(0.0)), found
+
+    def moved(
+        self, facing: Single, noise: Single, weight: Single, temperature: float, pool: Threads
+    ) -> Single:
         """Return where the members are once their new answers are counted, given the other side."""
         found = np.empty_like(self.anchor)
         view = self.view
 
         def task(begin: int, end: int) -> None:
             _move(
-                begin, end, view.start, view.index, view.sign, view.weight, facing, self.stand_ins,
+                begin, end, view.start, view.index, view.sign, weight, facing, self.stand_ins,
                 self.anchor, self.said, self.precision, self.pull, self.drift, noise,
                 self.forget, temperature, self.rank, self.effect, self.facing_effect, found,
             )  # fmt: skip
@@ -317,7 +341,9 @@ def _move(
             if pull.shape[0] > 0:
                 for a in range(size):
                     held[a] += pull[i, d, a]
+            last, stray = np.inf, False
             for step in range(STEPS):
+                newton = step >= MAJORISED and not stray
                 for a in range(size):
                     side[a] = held[a]
                     for b in range(a + 1):
@@ -329,7 +355,7 @@ def _move(
                     majoriser, second = _weights(score)
                     offset = direction[rank] if facing_effect else 0.0
                     random = math.sqrt(count * second) * noise[d, k]
-                    if step < MAJORISED:
+                    if not newton:
                         square, slope = majoriser, 0.5 * sign[k] - majoriser * offset
                     else:
                         gradient = sign[k] / (1.0 + math.exp(sign[k] * score))
@@ -339,6 +365,11 @@ def _move(
                 change = 0.0
                 for a in range(size):
                     change = max(change, abs(side[a] - values[a]))
+                if newton and not change < FURTHER * last:
+                    stray = True
+                    continue
+                last = change
+                for a in range(size):
                     values[a] = side[a]
                 if change < SMALLEST:
                     break
