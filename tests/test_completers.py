@@ -291,14 +291,15 @@ def test_lists_of_columns_are_the_likeliest_blanks_of_each(make, named, fitted, 
     assert len(model.recommend(columns=3, n=1000, by="column")) == blanks
 
 
-def test_lists_of_columns_know_folded_in_answers_and_any_order_of_rows():
+def test_lists_of_columns_know_folded_in_answers_and_any_order_of_rows(tmp_path):
     rng = np.random.default_rng(0)
-    table = pd.DataFrame(
-        rng.integers(0, 2, (4, 3)).astype(float), ["r9", "r10", "r2", "r1"], ["c2", "c10", "c1"]
-    )
-    table = table.where(rng.random(table.shape) < 0.7)
-    pairs = [(row, column) for row in table.index for column in table if table.notna().loc[row, column]]
-    model = LogisticCompleter(1, random_state=0).fit(table)
+    pairs = [(row, column) for row in ("r10", "r9", "r1", "r2") for column in ("c2", "c10", "c1")]
+    pairs = [pairs[k] for k in rng.permutation(12)[:9]]
+    lines = [
+        f"{row},{column},{answer}" for (row, column), answer in zip(pairs, [0, 1, 1] * 3, strict=True)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["row,column,answer", *lines]))
+    model = LogisticCompleter(1, random_state=0).fit(onebit.read_answers(tmp_path / "t.csv"))
     assert not np.array_equal(model.rows_.listed, np.arange(len(model.rows_)))
     model.fold_in([("new", "c1"), ("new", "c2")], [1, 0])
     everywhere = model.complete(everywhere=True)
