@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks import accuracy, growth, known, sampling, whole_fits
 from benchmarks.asking import __main__ as asking
+from benchmarks.asking import scales as asking_scales
 from benchmarks.asking import survey as asking_survey
 from benchmarks.certificates import __main__ as certificates
 from benchmarks.certificates import drawn, held_out, keeping, page, tightness, worlds
@@ -496,6 +497,7 @@ def test_the_page_of_questions_has_every_contestant_and_covers(tmp_path, monkeyp
     monkeypatch.setattr(asking, "SCALE_SIZES", ((60, 8),))
     monkeypatch.setattr(asking, "CLASSES", ((12, 5, 0.5),))
     monkeypatch.setattr(asking, "YEARS", ((80, 10, 8),))
+    monkeypatch.setattr(asking_scales, "YEAR_CHAINS", {"n_samples": 20, "n_burn_in": 20, "n_chains": 2})
     monkeypatch.setattr(asking, "ProcessPoolExecutor", lambda _: HERE)
     page, results = tmp_path / "asking.md", tmp_path / "r.jsonl"
     arguments = ["--data", str(tmp_path), "--output", str(page), "--results", str(results)]

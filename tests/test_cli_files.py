@@ -257,6 +257,9 @@ def test_lists_of_columns_go_by_the_same_probabilities(folder, model):
         io.StringIO(run(*words[:3], 99, *words[4:], "--col", exercise, "--answered").stdout)
     )
     assert sorted(all_of["student"]) == sorted(model.rows_.labels)
+    assert (
+        run(*words, "--col", exercise, "--col", exercise).stdout == run(*words, "--col", exercise).stdout
+    )
     every = pd.read_csv(io.StringIO(run(*words).stdout))
     assert every.groupby("exercise").size().max() == 3
     wrong = {
@@ -265,6 +268,7 @@ def test_lists_of_columns_go_by_the_same_probabilities(folder, model):
         "say how long with --top": ("--by", "column"),
         "--by is row or column": ("--top", 3, "--by", "item"),
         "certifies lists of rows": ("--top", 3, "--by", "column", "--max-error", 0.2),
+        "--long and --what are for the whole matrix": ("--top", 3, "--what", "score"),
     }
     for said, options in wrong.items():
         result = run("complete", folder / "school.onebit", *options, code=2)

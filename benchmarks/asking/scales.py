@@ -24,6 +24,7 @@ CLASS_SEEDS = 48
 # abilities have this mean and standard deviation, on the scale of the first.
 YEARS = ((300, 25, 5), (300, 25, 15))
 YEAR_SEEDS = 24
+YEAR_CHAINS = {"n_samples": 200, "n_burn_in": 60}
 GAIN, WIDER = 0.8, 1.25
 
 
@@ -167,10 +168,9 @@ def two_years(persons: int, items: int, common: int, seed: int) -> list[dict[str
         chance = expit(np.outer(later, later_slope) + later_intercept)
         second = pd.DataFrame(rng.random(chance.shape) < chance).astype(int)
         second.columns = [*range(common), *range(items, 2 * items - common)]
-        settings = IRT["2pl" if rank else "rasch"] | {
-            "inference": "sampling", "n_samples": 200, "n_burn_in": 60, "random_state": 0, "n_jobs": 1,
-        }  # fmt: skip
-        before = fitted(answers, rank, n_samples=200, n_burn_in=60, n_jobs=1)
+        kind = IRT["2pl" if rank else "rasch"] | YEAR_CHAINS
+        settings = kind | {"inference": "sampling", "random_state": 0, "n_jobs": 1}
+        before = fitted(answers, rank, n_jobs=1, **YEAR_CHAINS)
         after = LogisticCompleter(**settings).fit(second)
         rows = after.row_summary(scale="irt", like=before)
         columns = after.column_summary(scale="irt", like=before)

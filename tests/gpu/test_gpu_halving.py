@@ -36,7 +36,7 @@ def numbers_of(halved, shape):
 @pytest.mark.parametrize("rank", [0, 1, 5, 13])
 def test_a_halved_line_is_its_line_to_half_a_step(rank, effects, gpu, always):
     """No coordinate's step is larger than one in 32,767 of the furthest coordinate, in its own units."""
-    seen = random_answers((40, 30), 0.5, rank)
+    seen = random_answers((20, 17), 0.5, rank)
     hierarchy = hierarchy_of(seen, rank, effects)
     begin = tuple(gaussians(size, hierarchy.n_free(k), True, k) for k, size in enumerate(seen.shape))
     for there in gpu.sides(seen, begin, hierarchy, True):
@@ -53,9 +53,11 @@ def test_a_halved_line_is_its_line_to_half_a_step(rank, effects, gpu, always):
         assert (means <= far[:, None] * 1.01 + 1e-5).all()
 
 
-@pytest.mark.parametrize("loss", [LOGISTIC, HINGE, GIBBS], ids=lambda loss: loss.name)
-@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
-@pytest.mark.parametrize("rank", [1, 10])
+@pytest.mark.parametrize(
+    ("rank", "weighted", "loss"),
+    [(10, False, LOGISTIC), (1, True, LOGISTIC), (1, False, HINGE), (1, True, GIBBS)],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
 def test_an_update_from_halved_tables_is_the_cpus(rank, weighted, loss, cpu, gpu, always):
     seen = random_answers((4, 6), 0.7, rank, weighted)
     hierarchy = hierarchy_of(seen, rank)

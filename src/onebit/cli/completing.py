@@ -97,6 +97,8 @@ def complete(
             )
         if answered and top is None:
             raise WrongCommand("--answered goes with --top")
+        if top is not None and (long or what != "probability"):
+            raise WrongCommand("--long and --what are for the whole matrix: leave them out with --top")
         if by not in ("row", "column"):
             raise WrongCommand(f"--by is row or column, not {by!r}")
         if by == "column" and top is None:
@@ -130,7 +132,7 @@ def complete(
                 ) from None
         side = int(by == "column")
         index, named = (fitted.rows_, row) if side == 0 else (fitted.columns_, col)
-        rows = named_codes(index, named) if named else index.listed
+        rows = named_codes(index, list(dict.fromkeys(named))) if named else index.listed
         if top is None and what == "probability" and fitted.probability_note is not None:
             voice.note(
                 "averages of these probabilities are no shares of yes, since "
