@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from onebit import LogisticCompleter
+from onebit.completers import linking
 from onebit.model.irt import Scale
 
 
@@ -199,6 +200,20 @@ def test_columns_that_moved_are_named_and_no_others(moved, anchors, said, years)
         named = named.partition(" and ")[0].split(", ")
         assert set(named) <= {f"q{j}" for j in moved}
         assert len(named) == min(len(moved), 3)
+
+
+def test_columns_that_alone_are_too_uncertain_to_link_by_do_not_spoil_a_link():
+    """Four discriminations, each of 1.0 +- .6, link; the three beside the moved one do not."""
+    rng = np.random.default_rng(0)
+    slope, every = 1.0 + 0.6 * rng.standard_normal((4, 400)), np.arange(4)
+    other = Scale(rng.standard_normal((9, 400)), slope, 0.01 * rng.standard_normal((4, 400)))
+    here = drawn(9, 4, 400, 1, unsure=0.1)
+    here.intercept[:] = 0.01 * rng.standard_normal((4, 400))
+    here.intercept[2] += 9.0
+    moved = here.linked(other, every, every)[1]
+    with pytest.raises(ValueError, match="too uncertain"):
+        here.linked(other, every[[0, 1, 3]], every[[0, 1, 3]])
+    assert linking._furthest(moved, here, other, every, every).tolist() == [2]
 
 
 def test_what_goes_with_what_is_said(years):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from onebit.completers.predictions import Answers, Codes, Predictions, table_blocks
 from onebit.data.ids import IdIndex
 from onebit.data.observations import Observations
+from onebit.data.sides import MEMBERS
 from onebit.data.sorting import View
 
 OUTPUTS = ("probability", "answer", "score")
@@ -236,23 +237,22 @@ def best_rows(
         yield row[best], rank, column[best], found.at(best)
 
 
-SIDES = ("row", "column")
-
-
 def recommendations(
     model: Filled, rows: Any, n: int, answered: bool, columns: Any = None, by: str = "row"
 ) -> pd.DataFrame:
     """Return the likeliest columns of rows, or rows of columns; see ``PairClassifier.recommend``."""
-    if by not in SIDES:
+    if by not in MEMBERS:
         raise ValueError(f'by is "row" (a list for each row) or "column", got {by!r}')
-    side = SIDES.index(by)
+    side = MEMBERS.index(by)
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ValueError(f"n is the number of {SIDES[1 - side]}s for each {by}, at least one; got {n!r}")
+        raise ValueError(
+            f"n is the number of {MEMBERS[1 - side]}s for each {by}, at least one; got {n!r}"
+        )
     asked, others = (rows, columns) if side == 0 else (columns, rows)
     if others is not None:
         raise ValueError(
-            f'lists are made for {by}s, and {SIDES[1 - side]}s were named: by="{SIDES[1 - side]}" makes '
-            "them for those"
+            f"lists are made for {by}s, and {MEMBERS[1 - side]}s were named: "
+            f'by="{MEMBERS[1 - side]}" makes them for those'
         )
     index = (model.rows_, model.columns_)[side]
     codes = index.listed if asked is None else _known_codes(index, asked, by)

@@ -46,13 +46,13 @@ def linked(
             f"scales are linked by at least {FEWEST} columns that both models know, and these are "
             f"{len(own)}; the same question must have the same id in both"
         )
-    found, _ = placed.linked(other, own, others)
+    found, moved = placed.linked(other, own, others)
     said = (
         f"Abilities and items are on the scale of the other model, whose {len(like.rows_.listed):,} rows "
         f"have mean 0 and variance 1, by way of {len(own):,} common columns, if these have stayed as "
         "difficult as they were"
     )
-    far = _moved(placed, other, own, others)
+    far = _furthest(moved, placed, other, own, others)
     if len(far):
         names = ", ".join(str(each) for each in model.columns_.labels[own[far[:NAMED]]])
         more = f" and {len(far) - NAMED:,} more" if len(far) > NAMED else ""
@@ -65,8 +65,12 @@ def linked(
     return found, said + "." + (f" The other model's error bars: {also}" if also else "")
 
 
-def _moved(
-    placed: Scale, other: Scale, own: NDArray[np.int32], others: NDArray[np.int32]
+def _furthest(
+    moved: NDArray[np.float64],
+    placed: Scale,
+    other: Scale,
+    own: NDArray[np.int32],
+    others: NDArray[np.int32],
 ) -> NDArray[np.int64]:
     """Return the places of the columns that have moved, the furthest first.
 
@@ -74,10 +78,14 @@ def _moved(
     against that all others seem to have moved the other way.
     """
     left, far = np.arange(len(own)), []
-    while len(left) >= FEWEST:
-        moved = np.abs(placed.linked(other, own[left], others[left])[1])
-        if moved.max() <= MOVED:
+    while np.abs(moved).max() > MOVED:
+        worst = np.argmax(np.abs(moved))
+        far.append(left[worst])
+        left = np.delete(left, worst)
+        if len(left) < FEWEST:
             break
-        far.append(left[np.argmax(moved)])
-        left = np.delete(left, np.argmax(moved))
+        try:
+            moved = placed.linked(other, own[left], others[left])[1]
+        except ValueError:  # too little is known of these alone to say whether they have moved
+            break
     return np.array(far, dtype=np.int64)
